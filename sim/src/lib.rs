@@ -1,0 +1,8 @@
+//! The deterministic simulator: the broker's own code on a virtual clock, network and disk, and the checkers that
+//! judge every run.
+
+#[cfg(not(madsim))]
+compile_error!(
+    "kilo-sim needs `--cfg madsim`, which `.cargo/config.toml` sets. A RUSTFLAGS variable overrides that file: unset it, \
+     or add `--cfg madsim` to it."
+);

@@ -1,0 +1,1 @@
+//! Command line: flags, files and variables become a `Config`; the binaries are thin.

@@ -1,0 +1,1 @@
+//! One handler per API: the only place that maps errors to protocol codes.

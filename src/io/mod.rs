@@ -1,0 +1,116 @@
+//! The one seam to the outside world: time, network, disk, spawning and randomness.
+//!
+//! An [`Env`] is a value handed to constructors. [`real`] implements it on tokio and the file system; the simulator
+//! implements it on a virtual clock, network and disk. Nothing else in `src/` may reach the outside world.
+//!
+//! An `Env` belongs to one *incarnation* of a node: once that incarnation has been killed, every call fails.
+
+mod disk;
+mod net;
+pub mod real;
+mod task;
+mod time;
+
+use std::sync::Arc;
+
+pub use disk::{DirLock, Disk, DiskFile, File, OpenMode};
+pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
+pub use task::{Task, TaskControl, Tasks};
+pub use time::{Clock, Monotonic, WallMs};
+
+/// A boxed future: what object-safe asynchronous calls return.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why an incarnation of the broker ends itself on purpose.
+///
+/// The discriminant is the process's exit code in the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum FailStop {
+    /// A flush to stable storage failed: the page cache cannot be believed any more.
+    FsyncFailed = 70,
+    /// A panic, or a broken invariant, in the core.
+    Bug = 71,
+    /// A write to the log failed in a way that was not foreseen.
+    WriteFailed = 72,
+}
+
+/// What an implementation of the seam provides. See [`Env`] for how it is used.
+pub trait Host: Clock + Net + Disk + Tasks {
+    /// A seed for the random stream of `purpose`: one stream per purpose and entity, so that a new draw in one place
+    /// does not move all others.
+    fn seed(&self, purpose: &str) -> u64;
+
+    /// Ends this incarnation: the process in the server, the node in simulation. Returns only in the sense that the
+    /// caller's task goes no further: see [`Env::fail_stop`].
+    fn fail_stop(&self, code: FailStop, message: &str);
+}
+
+/// The outside world as one incarnation of a node sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Env(Arc<dyn Host>);
+
+impl Env {
+    /// Wraps an implementation of the seam.
+    pub fn new(host: Arc<dyn Host>) -> Self {
+        Self(host)
+    }
+
+    /// Monotonic time.
+    pub fn now(&self) -> Monotonic {
+        self.0.now()
+    }
+
+    /// Wall-clock time in milliseconds since the Unix epoch. May jump both ways.
+    pub fn wall(&self) -> WallMs {
+        self.0.wall()
+    }
+
+    /// Waits until `deadline` on the monotonic clock. Keep one sleep per deadline rather than re-creating it.
+    pub fn sleep_until(&self, deadline: Monotonic) -> BoxFuture<'static, ()> {
+        self.0.sleep_until(deadline)
+    }
+
+    /// Waits for `duration`.
+    pub fn sleep(&self, duration: std::time::Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep_until(self.0.now() + duration)
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.0
+    }
+
+    /// The network.
+    pub fn net(&self) -> &dyn Net {
+        &*self.0
+    }
+
+    /// Starts a task. `kind` names it in traces and thread dumps. Dropping the [`Task`] lets it run on.
+    pub fn spawn(&self, kind: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Task {
+        self.0.spawn_boxed(kind, Box::pin(future))
+    }
+
+    /// Runs CPU-heavy work (CRC of large buffers, decompression, compaction) off the reactor.
+    ///
+    /// Returns `None` when this incarnation has ended, or the closure panicked.
+    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        self.0.compute_boxed(Box::new(move || {
+            let _ = sender.send(work());
+        }));
+        receiver.await.ok()
+    }
+
+    /// A random generator for `purpose` (one stream per purpose and entity).
+    pub fn rng(&self, purpose: &str) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.0.seed(purpose))
+    }
+
+    /// Ends this incarnation with a named code. The calling task goes no further.
+    pub async fn fail_stop(&self, code: FailStop, message: &str) -> ! {
+        self.0.fail_stop(code, message);
+        std::future::pending::<()>().await;
+        unreachable!("a pending future does not resolve")
+    }
+}

@@ -1,0 +1,1 @@
+//! The implementation of the seam on tokio and the file system.

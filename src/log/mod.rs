@@ -1,0 +1,1 @@
+//! The partition log: offsets, append, read, producer state, epochs, recovery.

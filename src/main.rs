@@ -1,0 +1,2 @@
+//! The `kilo` binary: a thin wrapper around [`kilo::cli`].
+fn main() {}

@@ -1,0 +1,1 @@
+//! The cluster image: a pure state machine behind a durable, checksummed log.

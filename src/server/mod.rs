@@ -1,0 +1,1 @@
+//! Accepting connections, ordered answers, start and stop of a broker.

@@ -1,0 +1,1 @@
+//! The write-ahead log: one per broker, shared by all partitions, group commit.
