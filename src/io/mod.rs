@@ -7,6 +7,7 @@
 
 mod disk;
 mod net;
+pub mod probe;
 pub mod real;
 mod task;
 mod time;
