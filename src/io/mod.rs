@@ -7,6 +7,7 @@
 
 mod disk;
 mod net;
+mod panic;
 pub mod probe;
 pub mod real;
 mod task;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 pub use disk::{DirLock, Disk, DiskFile, File, OpenMode};
 pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
+pub use panic::{catch_panic, panic_message};
 pub use task::{Task, TaskControl, Tasks};
 pub use time::{Clock, Monotonic, WallMs};
 
@@ -90,6 +92,17 @@ impl Env {
     /// Starts a task. `kind` names it in traces and thread dumps. Dropping the [`Task`] lets it run on.
     pub fn spawn(&self, kind: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Task {
         self.0.spawn_boxed(kind, Box::pin(future))
+    }
+
+    /// Starts a task of the core: a panic in it is a broken invariant, and therefore a fail-stop. Elsewhere a panic ends
+    /// the one task and is logged.
+    pub fn spawn_core(&self, kind: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Task {
+        let env = self.clone();
+        self.spawn(kind, async move {
+            if let Err(message) = catch_panic(future).await {
+                env.fail_stop(FailStop::Bug, &format!("task {kind} panicked: {message}")).await;
+            }
+        })
     }
 
     /// Runs CPU-heavy work (CRC of large buffers, decompression, compaction) off the reactor.
