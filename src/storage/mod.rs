@@ -1,7 +1,15 @@
 //! Files: write-ahead log, segments, indexes, the tail ring, manifest and checkpoint. Knows nothing of the protocol
 //! beyond the record batch that it stores verbatim.
 
+pub mod checkpoint;
+mod durable;
+pub mod frame;
 mod ids;
+pub mod manifest;
+pub mod names;
 pub mod wal;
 
+pub use checkpoint::{Checkpoint, CheckpointStore, EpochStart};
 pub use ids::{Lsn, PartitionKey, TopicId};
+pub use manifest::{Manifest, Sealed, SegmentMeta, Tier};
+pub use names::{FileKind, PartitionDir, PartitionName};

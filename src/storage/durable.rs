@@ -1,0 +1,54 @@
+//! Flushing as Kilo means it: a failed flush ends the incarnation, so no caller can go on with a page cache that
+//! cannot be believed. Nothing here knows a format.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::io::{Env, FailStop, File, OpenMode};
+
+/// Makes a file's data and length stable, or ends this incarnation.
+pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
+    if let Err(error) = file.sync_data().await {
+        env.fail_stop(FailStop::FsyncFailed, &format!("flushing {} failed: {error}", path.display())).await;
+    }
+}
+
+/// Makes the names in a directory stable, or ends this incarnation.
+pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
+    if let Err(error) = env.disk().sync_dir(dir).await {
+        env.fail_stop(FailStop::FsyncFailed, &format!("flushing directory {} failed: {error}", dir.display())).await;
+    }
+}
+
+/// Replaces `dir/name` by `contents` in one step: temporary file, flush, rename, directory flush.
+///
+/// After an error the old file is what it was. A temporary file may stay; the next replacement overwrites it.
+pub(crate) async fn replace(env: &Env, dir: &Path, name: &str, contents: Bytes) -> io::Result<()> {
+    let temporary = dir.join(format!("{name}.tmp"));
+    let file = env.disk().open(&temporary, OpenMode::Create).await?;
+    file.set_len(0).await?;
+    file.write_at(0, vec![contents]).await?;
+    sync_data(env, &file, &temporary).await;
+    drop(file);
+    env.disk().rename(&temporary, &dir.join(name)).await?;
+    sync_dir(env, dir).await;
+    Ok(())
+}
+
+/// Reads a whole file of at most `max_bytes`. `None` if there is none.
+pub(crate) async fn read_file(env: &Env, path: &Path, max_bytes: u64) -> io::Result<Option<Bytes>> {
+    let file = match env.disk().open(path, OpenMode::Read).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let len = file.len().await?;
+    if len > max_bytes {
+        let message = format!("{} has {len} bytes, more than the {max_bytes} it could ever have", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    file.read_at(0, len).await.map(Some)
+}
