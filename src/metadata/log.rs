@@ -1,0 +1,434 @@
+//! The metadata log on disk: an append-only file of checksummed records, and a snapshot that lets it be cut.
+//!
+//! `snapshot` holds an image ([`super::snapshot`]); `log-<first index, 20 digits>` holds the entries after it:
+//!
+//! ```text
+//! file    0 magic "KILOMLOG"   8 format u32   12 first index u64   20 CRC-32 of bytes 0..20 u32
+//! record  0 length of command u32   4 CRC-32 of what follows u32   8 term u64   16 index u64   24 durable index u64   32 command
+//! ```
+//!
+//! "Durable index" is the last index known to be flushed when the record was written. One write may carry several
+//! records; the next write begins only when the flush of the last one is over.
+//!
+//! | state that a crash can leave | what opening does |
+//! |---|---|
+//! | the last write is torn, in any subset of its sectors | the records from the first break on are cut, and the cut is flushed |
+//! | a break, and a later record says that the broken index was durable | refuses: this is damage, not a torn write |
+//! | a new snapshot, and still the old log file | entries that the snapshot holds are skipped |
+//! | a new log file whose header is torn | removed: nothing was written to it yet |
+//! | both log files | read one after the other |
+//! | a temporary file | removed |
+//! | what was read is in the page cache only | flushed before anything is built on it |
+//!
+//! One thing cannot be told apart: rot in the very last record looks like a torn write.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::codec::DecodeError;
+use super::command::Command;
+use super::image::{ClusterImage, LogId};
+use super::snapshot::{self, SnapshotError};
+use crate::io::{Env, File, OpenMode};
+
+const MAGIC: &[u8; 8] = b"KILOMLOG";
+const FORMAT: u32 = 1;
+const FILE_HEADER_LEN: usize = 24;
+const RECORD_HEADER_LEN: usize = 32;
+/// No command is longer (ten thousand partitions take less than one MiB).
+const COMMAND_LEN_MAX: usize = 16 << 20;
+const SNAPSHOT: &str = "snapshot";
+const SNAPSHOT_TEMPORARY: &str = "snapshot.tmp";
+
+/// Why the metadata log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The disk said no.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A record in the middle is damaged.
+    #[error(
+        "metadata log {path} is damaged at byte {position}: entry {index} is unreadable, and entry {witness} after it proves that it was durable; restore the folder from a copy"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage begins.
+        position: u64,
+        /// The entry that should be there.
+        index: u64,
+        /// A later entry that was written when it was durable.
+        witness: u64,
+    },
+    /// The file does not begin as it must.
+    #[error("{0} is not a metadata log, or its first bytes are damaged")]
+    Header(PathBuf),
+    /// Written by a newer version.
+    #[error(
+        "metadata log {path} has format {found}, and this version of Kilo reads up to format {FORMAT}: use a newer one"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// The snapshot was refused.
+    #[error("metadata snapshot {0} {1}")]
+    Snapshot(PathBuf, SnapshotError),
+    /// A whole record could not be read.
+    #[error("metadata log {path}: entry {index} {source}")]
+    Command {
+        /// The file.
+        path: PathBuf,
+        /// The entry.
+        index: u64,
+        /// Why not.
+        source: DecodeError,
+    },
+    /// Entries are missing between two files.
+    #[error("metadata log {path} begins at entry {found}, and entry {wanted} is missing")]
+    Gap {
+        /// The file.
+        path: PathBuf,
+        /// Its first entry.
+        found: u64,
+        /// The entry that should come next.
+        wanted: u64,
+    },
+    /// The folder has been in use and its metadata is gone.
+    #[error("{0} holds no metadata, though the data folder has been in use: restore it from a copy")]
+    Missing(PathBuf),
+}
+
+/// The log, open for appending.
+pub(super) struct MetadataLog {
+    env: Env,
+    dir: PathBuf,
+    path: PathBuf,
+    file: File,
+    len: u64,
+    durable: u64,
+}
+
+/// Whether a log must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// A first start: an empty directory is fine.
+    MayBeNew,
+    /// The data folder has been in use.
+    MustExist,
+}
+
+impl MetadataLog {
+    /// Opens or creates the log in `dir` and reads it into an image.
+    pub(super) async fn open(env: &Env, dir: &Path, expect: Expect) -> Result<(Self, ClusterImage), LogError> {
+        let disk = env.disk();
+        disk.create_dir_all(dir).await.map_err(fail("create", dir))?;
+        if let Some(parent) = dir.parent() {
+            disk.sync_dir(parent).await.map_err(fail("flush", parent))?;
+        }
+        let mut image = ClusterImage::default();
+        let temporary = dir.join(SNAPSHOT_TEMPORARY);
+        if disk.exists(&temporary).await.map_err(fail("look for", &temporary))? {
+            disk.remove_file(&temporary).await.map_err(fail("remove", &temporary))?;
+        }
+        let path = dir.join(SNAPSHOT);
+        if disk.exists(&path).await.map_err(fail("look for", &path))? {
+            let bytes = read_file(env, &path).await?;
+            image = snapshot::decode(&bytes).map_err(|error| LogError::Snapshot(path.clone(), error))?;
+        }
+        let files = log_files(env, dir).await?;
+        if files.is_empty() && image == ClusterImage::default() {
+            if expect == Expect::MustExist {
+                return Err(LogError::Missing(dir.to_owned()));
+            }
+            return Ok((Self::create(env, dir, 1).await?, image));
+        }
+        let last = files.len().saturating_sub(1);
+        let mut open = None;
+        for (number, (first, path)) in files.into_iter().enumerate() {
+            let position = if number == last { Position::Last } else { Position::Earlier };
+            open = Self::read(env, dir, &path, first, position, &mut image).await?.or(open);
+        }
+        match open {
+            Some(log) => Ok((log, image)),
+            None => Ok((Self::create(env, dir, image.applied().index + 1).await?, image)),
+        }
+    }
+
+    /// Reads one file into `image`. `None` if it was an unfinished one and has been removed.
+    async fn read(
+        env: &Env,
+        dir: &Path,
+        path: &Path,
+        first: u64,
+        position: Position,
+        image: &mut ClusterImage,
+    ) -> Result<Option<Self>, LogError> {
+        let bytes = read_file(env, path).await?;
+        match read_header(&bytes) {
+            Header::Good(found) if found == first => {}
+            Header::Newer(found) => return Err(LogError::Newer { path: path.to_owned(), found }),
+            Header::Good(_) | Header::Torn => {
+                if position == Position::Earlier || bytes.len() > FILE_HEADER_LEN {
+                    return Err(LogError::Header(path.to_owned()));
+                }
+                crate::sometimes!("metadata.torn_new_log");
+                env.disk().remove_file(path).await.map_err(fail("remove", path))?;
+                env.disk().sync_dir(dir).await.map_err(fail("flush", dir))?;
+                return Ok(None);
+            }
+        }
+        let wanted = image.applied().index + 1;
+        if first > wanted {
+            return Err(LogError::Gap { path: path.to_owned(), found: first, wanted });
+        }
+        let good = replay(path, &bytes, first, image)?;
+        if let Some(index) = good.broken {
+            if let Some(witness) = find_witness(&bytes, good.len, index) {
+                return Err(LogError::Damaged { path: path.to_owned(), position: good.len as u64, index, witness });
+            }
+            if position == Position::Earlier {
+                return Err(LogError::Damaged {
+                    path: path.to_owned(),
+                    position: good.len as u64,
+                    index,
+                    witness: index,
+                });
+            }
+        }
+        let file = env.disk().open(path, OpenMode::ReadWrite).await.map_err(fail("open", path))?;
+        if good.len < bytes.len() {
+            crate::sometimes!("metadata.torn_tail");
+            file.set_len(good.len as u64).await.map_err(fail("cut", path))?;
+        }
+        // What was read may be in the page cache only.
+        if let Err(source) = file.sync_data().await {
+            return Err(LogError::Io { action: "flush", path: path.to_owned(), source });
+        }
+        let durable = image.applied().index;
+        Ok(Some(Self {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            path: path.to_owned(),
+            file,
+            len: good.len as u64,
+            durable,
+        }))
+    }
+
+    async fn create(env: &Env, dir: &Path, first: u64) -> Result<Self, LogError> {
+        let path = dir.join(format!("log-{first:020}"));
+        let mut header = BytesMut::with_capacity(FILE_HEADER_LEN);
+        header.put_slice(MAGIC);
+        header.put_u32(FORMAT);
+        header.put_u64(first);
+        let crc = crc32fast::hash(&header);
+        header.put_u32(crc);
+        // A file of that name can only be one whose header did not fit on a full disk: it holds no entry.
+        if env.disk().exists(&path).await.map_err(fail("look for", &path))? {
+            disk_remove(env, &path).await?;
+        }
+        let file = env.disk().open(&path, OpenMode::CreateNew).await.map_err(fail("create", &path))?;
+        file.write_at_and_sync(0, vec![header.freeze()]).await.map_err(fail("write", &path))?;
+        env.disk().sync_dir(dir).await.map_err(fail("flush", dir))?;
+        Ok(Self { env: env.clone(), dir: dir.to_owned(), path, file, len: FILE_HEADER_LEN as u64, durable: first - 1 })
+    }
+
+    /// Bytes in the current file.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Writes entries at the end, all or none, without flushing. On an error the end is where it was, if the file could
+    /// be cut back; if not, the error is [`AppendError::Stuck`].
+    pub(super) async fn write(&mut self, entries: &[(LogId, Bytes)]) -> Result<u64, AppendError> {
+        let mut out = BytesMut::new();
+        for (id, command) in entries {
+            put_record(&mut out, *id, self.durable, command);
+        }
+        let len = out.len() as u64;
+        if let Err(source) = self.file.write_at(self.len, vec![out.freeze()]).await {
+            return match self.file.set_len(self.len).await {
+                Ok(()) => Err(AppendError::Refused(source)),
+                Err(cut) => Err(AppendError::Stuck(cut)),
+            };
+        }
+        Ok(self.len + len)
+    }
+
+    /// Flushes what [`Self::write`] wrote and moves the end to what it returned. After an error the file's cached state
+    /// cannot be believed, so the caller ends the incarnation.
+    pub(super) async fn flush(&mut self, end: u64, last: LogId) -> io::Result<()> {
+        self.file.sync_data().await?;
+        self.len = end;
+        self.durable = last.index;
+        Ok(())
+    }
+
+    /// Stores `image`, which holds every entry written so far, and starts a new file after it.
+    pub(super) async fn snapshot(&mut self, image: &ClusterImage) -> Result<(), LogError> {
+        let disk = self.env.disk();
+        let (temporary, path) = (self.dir.join(SNAPSHOT_TEMPORARY), self.dir.join(SNAPSHOT));
+        if disk.exists(&temporary).await.map_err(fail("look for", &temporary))? {
+            disk.remove_file(&temporary).await.map_err(fail("remove", &temporary))?;
+        }
+        let file = disk.open(&temporary, OpenMode::CreateNew).await.map_err(fail("create", &temporary))?;
+        file.write_at_and_sync(0, vec![snapshot::encode(image)]).await.map_err(fail("write", &temporary))?;
+        disk.rename(&temporary, &path).await.map_err(fail("rename", &temporary))?;
+        disk.sync_dir(&self.dir).await.map_err(fail("flush", &self.dir))?;
+        let old = self.path.clone();
+        *self = Self::create(&self.env, &self.dir, image.applied().index + 1).await?;
+        crate::sometimes!("metadata.snapshot");
+        disk_remove(&self.env, &old).await?;
+        self.env.disk().sync_dir(&self.dir).await.map_err(fail("flush", &self.dir))
+    }
+}
+
+/// Why an append changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AppendError {
+    /// The disk refused, and the log is as it was.
+    #[error("cannot write the metadata log: {0}")]
+    Refused(io::Error),
+    /// The disk refused, and the half-written entry could not be cut off.
+    #[error("cannot cut a half-written entry off the metadata log: {0}")]
+    Stuck(io::Error),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Earlier,
+    Last,
+}
+
+enum Header {
+    Good(u64),
+    Newer(u32),
+    Torn,
+}
+
+fn read_header(bytes: &Bytes) -> Header {
+    if bytes.len() < FILE_HEADER_LEN || &bytes[..8] != MAGIC {
+        return Header::Torn;
+    }
+    let mut rest = bytes.slice(8..FILE_HEADER_LEN);
+    let (format, first, crc) = (rest.get_u32(), rest.get_u64(), rest.get_u32());
+    if crc32fast::hash(&bytes[..20]) != crc {
+        return Header::Torn;
+    }
+    if format == FORMAT { Header::Good(first) } else { Header::Newer(format) }
+}
+
+fn put_record(out: &mut BytesMut, id: LogId, durable: u64, command: &Bytes) {
+    let start = out.len();
+    out.put_u32(u32::try_from(command.len()).expect("a command is shorter than 16 MiB"));
+    out.put_u32(0);
+    out.put_u64(id.term);
+    out.put_u64(id.index);
+    out.put_u64(durable);
+    out.put_slice(command);
+    let crc = crc32fast::hash(&out[start + 8..]);
+    out[start + 4..start + 8].copy_from_slice(&crc.to_be_bytes());
+}
+
+struct Record {
+    id: LogId,
+    command: Bytes,
+    len: usize,
+}
+
+/// The record at `at`, if a whole one with a right checksum is there.
+fn read_record(bytes: &Bytes, at: usize) -> Option<Record> {
+    let mut header = bytes.slice(at..at.checked_add(RECORD_HEADER_LEN).filter(|end| *end <= bytes.len())?);
+    let command_len = header.get_u32() as usize;
+    let crc = header.get_u32();
+    let len = RECORD_HEADER_LEN.checked_add(command_len)?;
+    if command_len > COMMAND_LEN_MAX || at + len > bytes.len() || crc32fast::hash(&bytes[at + 8..at + len]) != crc {
+        return None;
+    }
+    let id = LogId { term: header.get_u64(), index: header.get_u64() };
+    Some(Record { id, command: bytes.slice(at + RECORD_HEADER_LEN..at + len), len })
+}
+
+struct Replayed {
+    /// Bytes up to the end of the last good record.
+    len: usize,
+    /// The entry that should have come next, if bytes follow.
+    broken: Option<u64>,
+}
+
+fn replay(path: &Path, bytes: &Bytes, first: u64, image: &mut ClusterImage) -> Result<Replayed, LogError> {
+    let (mut at, mut index) = (FILE_HEADER_LEN, first);
+    while at < bytes.len() {
+        let Some(record) = read_record(bytes, at).filter(|record| record.id.index == index) else {
+            return Ok(Replayed { len: at, broken: Some(index) });
+        };
+        if index > image.applied().index {
+            let command = Command::decode(record.command).map_err(|source| LogError::Command {
+                path: path.to_owned(),
+                index,
+                source,
+            })?;
+            // A refusal is as much a part of history as a change: the same entry is refused again.
+            let _ = image.apply(record.id, &command);
+        }
+        at += record.len;
+        index += 1;
+    }
+    Ok(Replayed { len: at, broken: None })
+}
+
+/// A record after `from` that was written when entry `index` was durable.
+fn find_witness(bytes: &Bytes, from: usize, index: u64) -> Option<u64> {
+    (from + 1..bytes.len()).find_map(|at| {
+        // The checksum is only worth computing where the fixed fields make sense.
+        let header = bytes.get(at..at + RECORD_HEADER_LEN)?;
+        let field = |from: usize| u64::from_be_bytes(header[from..from + 8].try_into().expect("eight bytes"));
+        let (found, durable) = (field(16), field(24));
+        if found <= index || durable < index || durable >= found {
+            return None;
+        }
+        read_record(bytes, at).map(|record| record.id.index)
+    })
+}
+
+/// Log files in `dir` with their first index, in order.
+async fn log_files(env: &Env, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogError> {
+    let names = env.disk().list(dir).await.map_err(fail("list", dir))?;
+    let mut files: Vec<(u64, PathBuf)> = names
+        .into_iter()
+        .filter_map(|path| {
+            let digits = path.file_name()?.to_str()?.strip_prefix("log-")?;
+            (digits.len() == 20).then(|| digits.parse().ok()).flatten().map(|first| (first, path.clone()))
+        })
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+async fn read_file(env: &Env, path: &Path) -> Result<Bytes, LogError> {
+    let file = env.disk().open(path, OpenMode::Read).await.map_err(fail("open", path))?;
+    let len = file.len().await.map_err(fail("read", path))?;
+    let len = usize::try_from(len).expect("a metadata file fits in memory");
+    file.read_at(0, len).await.map_err(fail("read", path))
+}
+
+async fn disk_remove(env: &Env, path: &Path) -> Result<(), LogError> {
+    env.disk().remove_file(path).await.map_err(fail("remove", path))
+}
+
+fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError + use<> {
+    let path = path.to_owned();
+    move |source| LogError::Io { action, path, source }
+}
