@@ -1,0 +1,253 @@
+//! The broker's configuration: typed, made from one table, resolved from several sources.
+
+mod table;
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+pub use table::{Config, ConfigKey, config_keys};
+pub use value::{Endpoint, ProduceValidation, SyncMode, Value};
+
+use crate::metadata::config_def::ValueError;
+use crate::metadata::{TopicDefaults, topic_keys};
+
+/// Names that differ by more than this much are not offered as a suggestion.
+const LIKENESS_MIN: f64 = 0.7;
+
+/// Where a setting was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A configuration file.
+    File(String),
+    /// An environment variable.
+    Variable(String),
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(path),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::Flag => f.write_str("--set"),
+        }
+    }
+}
+
+/// One `key = value` from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The key as written.
+    pub key: String,
+    /// The value as written.
+    pub value: String,
+    /// Where.
+    pub origin: Origin,
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no such key.
+    #[error("{origin}: unknown key {key}{}", suggestion(suggested))]
+    Unknown {
+        /// Where it was found.
+        origin: Origin,
+        /// The key.
+        key: String,
+        /// The nearest key that there is.
+        suggested: Option<String>,
+    },
+    /// A value does not fit.
+    #[error("{origin}: {source}")]
+    Value {
+        /// Where it was found.
+        origin: Origin,
+        /// What is wrong with it.
+        source: ValueError,
+    },
+    /// Two values contradict each other.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+fn suggestion(key: &Option<String>) -> String {
+    key.as_ref().map_or_else(|| "; `kilo config` lists all keys".to_owned(), |key| format!("; did you mean {key}?"))
+}
+
+impl Config {
+    /// Resolves settings: a later one goes before an earlier one of the same key, anything goes before the defaults.
+    pub fn resolve(settings: impl IntoIterator<Item = Setting>) -> Result<Self, ConfigError> {
+        let mut values = Values::default();
+        for setting in settings {
+            let Some(key) = find(&setting.key) else {
+                let suggested = nearest(&setting.key);
+                return Err(ConfigError::Unknown { origin: setting.origin, key: setting.key, suggested });
+            };
+            let value = setting.value.trim().to_owned();
+            key.kind
+                .check(key.name, &value)
+                .map_err(|source| ConfigError::Value { origin: setting.origin.clone(), source })?;
+            values.given.insert(key.name, (value, setting.origin));
+        }
+        let config = Self::from_values(&values)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Small limits, so that rolls, recycling and pressure happen within a simulated minute.
+    pub fn sim() -> Self {
+        Self {
+            listeners: Endpoint { host: "0.0.0.0".to_owned(), port: 9092 },
+            log_dirs: "/kilo-data".to_owned(),
+            log_segment_bytes: 64 * 1024,
+            log_index_interval_bytes: 4096,
+            log_index_interval_messages: 16,
+            log_flush_interval_messages: 100,
+            wal_file_bytes: 256 * 1024,
+            wal_max_bytes: 1024 * 1024,
+            queue_size: 256 * 1024,
+            queued_max_request_bytes: 8 * 1024 * 1024,
+            socket_request_max_bytes: 2 * 1024 * 1024,
+            message_max_bytes: 256 * 1024,
+            max_requests_in_flight_per_connection: 8,
+            num_partitions: 4,
+            ..Self::default()
+        }
+    }
+
+    /// What applies to topics that set nothing.
+    pub fn topic_defaults(&self) -> TopicDefaults {
+        let entries: BTreeMap<&str, String> =
+            self.entries().into_iter().map(|(key, value)| (key.name, value)).collect();
+        TopicDefaults::from_broker(|name| entries.get(name).map(|value| (value.clone(), self.set.contains(name))))
+    }
+
+    /// Whether the operator set this key.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.set.contains(name)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let at_least = |small: &str, low: i64, large: &str, high: i64| {
+            if low > high {
+                return Err(ConfigError::Conflict(format!("{large}={high} must be at least {small}={low}")));
+            }
+            Ok(())
+        };
+        let request = i64::from(self.socket_request_max_bytes);
+        at_least("message.max.bytes", self.message_max_bytes.into(), "socket.request.max.bytes", request)?;
+        at_least("socket.request.max.bytes", request, "queued.max.request.bytes", self.queued_max_request_bytes)?;
+        at_least("wal.file.bytes", self.wal_file_bytes, "wal.max.bytes", self.wal_max_bytes)?;
+        if self.log_dirs.is_empty() || self.log_dirs.contains(',') {
+            return Err(ConfigError::Conflict(format!("log.dirs={} must name one data folder", self.log_dirs)));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::resolve([]).expect("the table's defaults are valid and agree")
+    }
+}
+
+/// Settings by key, checked against the table.
+#[derive(Default)]
+struct Values {
+    given: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Values {
+    fn parse<T: Value>(&self, name: &'static str, default: &'static str) -> Result<T, ConfigError> {
+        match self.given.get(name) {
+            None => Ok(T::parse(name, default).expect("the table's defaults have their keys' types")),
+            Some((text, origin)) => {
+                T::parse(name, text).map_err(|source| ConfigError::Value { origin: origin.clone(), source })
+            }
+        }
+    }
+
+    fn set(&self) -> BTreeSet<&'static str> {
+        self.given.keys().copied().collect()
+    }
+}
+
+fn find(name: &str) -> Option<&'static ConfigKey> {
+    config_keys().iter().find(|key| key.name == name)
+}
+
+/// The key that `name` was probably meant to be.
+fn nearest(name: &str) -> Option<String> {
+    // A topic's key is most likely meant as the broker's default for it.
+    if let Some(key) = topic_keys().iter().find(|key| key.name == name) {
+        return key.broker_key.filter(|broker_key| find(broker_key).is_some()).map(str::to_owned);
+    }
+    let name = name.to_ascii_lowercase().replace(['_', '-'], ".");
+    let likeness = |key: &ConfigKey| strsim::normalized_damerau_levenshtein(&name, key.name);
+    let best = config_keys().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(best) >= LIKENESS_MIN).then(|| best.name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(key: &str, value: &str) -> Setting {
+        Setting { key: key.to_owned(), value: value.to_owned(), origin: Origin::Flag }
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_documented() {
+        assert!(config_keys().windows(2).all(|pair| pair[0].name != pair[1].name));
+        for key in config_keys() {
+            assert!(!key.doc.is_empty());
+            assert_eq!(key.kind.check(key.name, key.default), Ok(()), "{}", key.name);
+        }
+        Config::default();
+        Config::sim().check().expect("the simulator's limits agree");
+    }
+
+    #[test]
+    fn what_is_shown_parses_again() {
+        let config = Config::sim();
+        let settings = config.entries().into_iter().map(|(key, value)| set(key.name, &value));
+        let again = Config::resolve(settings).expect("own values are valid");
+        assert_eq!(Config { set: BTreeSet::new(), ..again }, config);
+    }
+
+    #[test]
+    fn the_last_setting_goes_first() {
+        let config = Config::resolve([set("num.partitions", "3"), set("num.partitions", " 4 ")]).expect("valid");
+        assert_eq!(config.num_partitions, 4);
+        assert!(config.is_set("num.partitions") && !config.is_set("log.dirs"));
+    }
+
+    #[test]
+    fn refusals_name_place_and_remedy() {
+        let refuse = |key: &str, value: &str| Config::resolve([set(key, value)]).expect_err(key).to_string();
+        assert_eq!(refuse("log.dir", "x"), "--set: unknown key log.dir; did you mean log.dirs?");
+        assert_eq!(refuse("log_dirs", "x"), "--set: unknown key log_dirs; did you mean log.dirs?");
+        assert_eq!(refuse("segment.bytes", "1"), "--set: unknown key segment.bytes; did you mean log.segment.bytes?");
+        assert_eq!(refuse("zzz", "1"), "--set: unknown key zzz; `kilo config` lists all keys");
+        assert_eq!(
+            refuse("num.partitions", "x"),
+            "--set: Invalid value x for configuration num.partitions: Not a number of type INT"
+        );
+        assert!(refuse("listeners", "SSL://h:1").contains("PLAINTEXT"));
+        assert_eq!(
+            refuse("socket.request.max.bytes", "1048576"),
+            "socket.request.max.bytes=1048576 must be at least message.max.bytes=1048588"
+        );
+        assert!(refuse("log.dirs", "a,b").contains("one data folder"));
+    }
+
+    #[test]
+    fn topics_inherit_what_the_operator_set() {
+        let config = Config::resolve([set("log.segment.bytes", "4096")]).expect("valid");
+        let resolved = crate::metadata::TopicConfig::resolve(&config.topic_defaults(), &BTreeMap::new());
+        assert_eq!((resolved.segment_bytes, resolved.flush_messages), (4096, 1000));
+    }
+}
