@@ -37,18 +37,25 @@ pub(crate) async fn replace(env: &Env, dir: &Path, name: &str, contents: Bytes) 
     Ok(())
 }
 
-/// Reads a whole file of at most `max_bytes`. `None` if there is none.
+/// Reads a whole file of at most `max_bytes`; a longer one is `InvalidData`. `None` if there is none.
 pub(crate) async fn read_file(env: &Env, path: &Path, max_bytes: u64) -> io::Result<Option<Bytes>> {
+    match read_prefix(env, path, max_bytes).await? {
+        Some((_, len)) if len > max_bytes => {
+            let message = format!("{} has {len} bytes, more than the {max_bytes} it could ever have", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, message))
+        }
+        found => Ok(found.map(|(bytes, _)| bytes)),
+    }
+}
+
+/// Reads up to `max_bytes` from the beginning of a file, and its length. `None` if there is none.
+pub(crate) async fn read_prefix(env: &Env, path: &Path, max_bytes: u64) -> io::Result<Option<(Bytes, u64)>> {
     let file = match env.disk().open(path, OpenMode::Read).await {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let len = file.len().await?;
-    if len > max_bytes {
-        let message = format!("{} has {len} bytes, more than the {max_bytes} it could ever have", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-    file.read_at(0, len).await.map(Some)
+    let wanted = usize::try_from(len.min(max_bytes)).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    Ok(Some((file.read_at(0, wanted).await?, len)))
 }

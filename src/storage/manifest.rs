@@ -9,7 +9,7 @@
 //! | 16 | topic id |
 //! | 4 | partition |
 //! | 4 | number of segments |
-//! | 34 each | base offset i64, tier u8, sealed u8, length u64, next offset i64, maximum timestamp i64 |
+//! | 34 each | base offset i64, tier u8, flags u8 (1 sealed, 2 compacted), length u64, next offset i64, maximum timestamp i64 |
 //! | 4 | CRC-32 of all before |
 //!
 //! # What a crash can leave
@@ -29,6 +29,7 @@ use std::path::Path;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::durable;
+use super::frame::OffsetRule;
 use super::{PartitionKey, TopicId};
 use crate::io::Env;
 
@@ -40,6 +41,9 @@ const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 8 + 2 + 16 + 4 + 4;
 const SEGMENT_BYTES: usize = 8 + 1 + 1 + 8 + 8 + 8;
 const CRC_BYTES: usize = 4;
+const SEALED: u8 = 1;
+const COMPACTED: u8 = 2;
+const SEALED_AND_COMPACTED: u8 = SEALED | COMPACTED;
 /// More segments than a partition ever has: bounds what a damaged length can make us read.
 const SEGMENTS_MAX: usize = 1 << 20;
 
@@ -62,6 +66,8 @@ pub struct Sealed {
     pub next_offset: i64,
     /// The largest timestamp of its records in milliseconds; -1 if it has none.
     pub max_timestamp: i64,
+    /// Whether compaction has left gaps between its offsets.
+    pub offsets: OffsetRule,
 }
 
 /// One segment.
@@ -145,8 +151,13 @@ impl Manifest {
                 Tier::Hot => 0,
                 Tier::Cold => 1,
             });
-            bytes.put_u8(u8::from(segment.sealed.is_some()));
-            let sealed = segment.sealed.unwrap_or(Sealed { len: 0, next_offset: 0, max_timestamp: 0 });
+            let flags = segment.sealed.map_or(0, |sealed| match sealed.offsets {
+                OffsetRule::Dense => SEALED,
+                OffsetRule::Ascending => SEALED | COMPACTED,
+            });
+            bytes.put_u8(flags);
+            let unsealed = Sealed { len: 0, next_offset: 0, max_timestamp: 0, offsets: OffsetRule::Dense };
+            let sealed = segment.sealed.unwrap_or(unsealed);
             bytes.put_u64(sealed.len);
             bytes.put_i64(sealed.next_offset);
             bytes.put_i64(sealed.max_timestamp);
@@ -239,11 +250,12 @@ fn decode_segment(rest: &mut &[u8]) -> Option<SegmentMeta> {
         1 => Some(Tier::Cold),
         _ => None,
     };
-    let is_sealed = rest.get_u8();
-    let sealed = Sealed { len: rest.get_u64(), next_offset: rest.get_i64(), max_timestamp: rest.get_i64() };
-    let sealed = match is_sealed {
+    let flags = rest.get_u8();
+    let (len, next_offset, max_timestamp) = (rest.get_u64(), rest.get_i64(), rest.get_i64());
+    let offsets = if flags & COMPACTED == 0 { OffsetRule::Dense } else { OffsetRule::Ascending };
+    let sealed = match flags {
         0 => None,
-        1 => Some(sealed),
+        SEALED | SEALED_AND_COMPACTED => Some(Sealed { len, next_offset, max_timestamp, offsets }),
         _ => return None,
     };
     Some(SegmentMeta { base_offset, tier: tier?, sealed })
@@ -264,7 +276,8 @@ mod tests {
                 for (gap, len, max_timestamp, cold) in gaps {
                     let next_offset = base_offset + gap;
                     let tier = if cold { Tier::Cold } else { Tier::Hot };
-                    let sealed = Some(Sealed { len, next_offset, max_timestamp });
+                    let offsets = if len % 2 == 0 { OffsetRule::Dense } else { OffsetRule::Ascending };
+                    let sealed = Some(Sealed { len, next_offset, max_timestamp, offsets });
                     segments.push(SegmentMeta { base_offset, tier, sealed });
                     base_offset = next_offset;
                 }
@@ -307,7 +320,7 @@ mod tests {
     #[test]
     fn unordered_segments_are_refused() {
         let partition = PartitionKey { topic: TopicId([7; 16]), index: 0 };
-        let sealed = Some(Sealed { len: 1, next_offset: 10, max_timestamp: -1 });
+        let sealed = Some(Sealed { len: 1, next_offset: 10, max_timestamp: -1, offsets: OffsetRule::Dense });
         let good = Manifest {
             partition,
             segments: vec![

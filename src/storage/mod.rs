@@ -5,11 +5,18 @@ pub mod checkpoint;
 mod durable;
 pub mod frame;
 mod ids;
+mod index;
 pub mod manifest;
 pub mod names;
+pub mod ring;
+pub mod segment;
+mod time_index;
 pub mod wal;
 
 pub use checkpoint::{Checkpoint, CheckpointStore, EpochStart};
 pub use ids::{Lsn, PartitionKey, TopicId};
+pub use index::IndexRule;
 pub use manifest::{Manifest, Sealed, SegmentMeta, Tier};
 pub use names::{FileKind, PartitionDir, PartitionName};
+pub use ring::{Ring, RingRead};
+pub use segment::{Segment, SegmentContext, SegmentOptions};

@@ -1,0 +1,41 @@
+//! Which sealed segments keep their file open and their index in memory: those read last.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+
+use super::{Inner, lock};
+
+/// The sealed segments in use, in the order of their last use.
+pub(super) struct HotSet {
+    segments_max: usize,
+    order: Mutex<Order>,
+}
+
+#[derive(Default)]
+struct Order {
+    tick: u64,
+    by_tick: BTreeMap<u64, Weak<Inner>>,
+}
+
+impl HotSet {
+    pub(super) fn new(segments_max: usize) -> Self {
+        Self { segments_max: segments_max.max(1), order: Mutex::default() }
+    }
+
+    /// Notes that a segment is used now. Returns those that were used longest ago and are too many now.
+    pub(super) fn touch(&self, segment: &Arc<Inner>) -> Vec<Arc<Inner>> {
+        let mut order = lock(&self.order);
+        order.tick += 1;
+        let tick = order.tick;
+        let before = segment.hot_tick.swap(tick, Ordering::Relaxed);
+        order.by_tick.remove(&before);
+        order.by_tick.insert(tick, Arc::downgrade(segment));
+        let mut cold = Vec::new();
+        while order.by_tick.len() > self.segments_max {
+            let Some((_, coldest)) = order.by_tick.pop_first() else { break };
+            cold.extend(coldest.upgrade());
+        }
+        cold
+    }
+}

@@ -1,0 +1,280 @@
+//! Opening: the index of a segment in memory, made from its files as far as they are good and from the segment for the
+//! rest; and the scan that verifies every frame.
+
+use std::sync::{Arc, Mutex};
+
+use super::walk::{Met, WalkError, Walker};
+use super::{ScanReport, Segment, SegmentError, View, lock};
+use crate::io::File;
+use crate::storage::checkpoint::EpochStart;
+use crate::storage::durable;
+use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, OffsetRule, Sequence};
+use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
+use crate::storage::names::FileKind;
+use crate::storage::time_index::{self, TimeEntry, TimeIndex};
+
+/// The index of a segment in memory.
+#[derive(Default)]
+pub(super) struct Resident {
+    /// Offset → position. Readers take no lock.
+    pub(super) offsets: OffsetIndex,
+    /// The same places with the timestamps before them.
+    pub(super) times: Mutex<TimeIndex>,
+    /// How much of it is in the index files.
+    pub(super) files: Mutex<IndexFiles>,
+}
+
+/// The index files as the writer knows them.
+#[derive(Default)]
+pub(super) struct IndexFiles {
+    /// Entries that are in the files.
+    pub(super) written: u32,
+    /// Entries that are in them for good.
+    pub(super) flushed: u32,
+    /// Whether the files may hold more than `written` entries: cut before the next is written.
+    pub(super) cut: bool,
+    /// `.index` and `.timeindex`, once opened.
+    pub(super) handles: Option<[File; 2]>,
+}
+
+impl Resident {
+    /// Adds an entry for the batch at `position`, if one is due, and counts the batch.
+    pub(super) fn account(&self, base_offset: i64, rule: IndexRule, tail: &mut Tail, met: &Met) {
+        let Met { position, header } = met;
+        let entry = IndexEntry { offset: header.base_offset, position: *position };
+        if *position > 0 && tail.spacing.is_due(rule) && entry.is_storable(base_offset) {
+            self.add(entry, tail.max_timestamp);
+            tail.spacing = Spacing::default();
+        }
+        tail.count(header);
+    }
+
+    fn add(&self, entry: IndexEntry, max_before: i64) {
+        lock(&self.times).push(TimeEntry { max_before, offset: entry.offset, position: entry.position });
+        self.offsets.push(entry);
+    }
+}
+
+/// What goes on at the end of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    pub(super) spacing: Spacing,
+    pub(super) max_timestamp: i64,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        Self { spacing: Spacing::default(), max_timestamp: -1 }
+    }
+}
+
+impl Tail {
+    pub(super) fn count(&mut self, header: &FrameHeader) {
+        self.spacing.count(header.records, header.frame_len() as u64);
+        self.max_timestamp = self.max_timestamp.max(header.max_timestamp);
+    }
+}
+
+/// An index made, and what the walk that completed it found.
+pub(super) struct Loaded {
+    pub(super) resident: Arc<Resident>,
+    pub(super) tail: Tail,
+    /// Why the walk did not reach the end of the segment at its next offset.
+    pub(super) failure: Option<(u64, FrameError)>,
+}
+
+impl Segment {
+    /// Opens the active segment at its checkpointed length.
+    pub(super) async fn open_known(&self) -> Result<(), SegmentError> {
+        let view = self.view().await?;
+        let found = view.file.len().await.map_err(|error| self.io_error(error))?;
+        if found < view.len {
+            return Err(SegmentError::Short { path: self.path(FileKind::Log), found, known: view.len });
+        }
+        crate::sometimes!("segment.cut_to_checkpoint", found > view.len);
+        if found > view.len {
+            view.file.set_len(view.len).await.map_err(|error| self.io_error(error))?;
+        }
+        let loaded = self.load_index(&view).await?;
+        if let Some((position, why)) = loaded.failure {
+            return Err(SegmentError::Damaged { path: self.path(FileKind::Log), position, why });
+        }
+        let mut state = self.state();
+        state.resident = Some(loaded.resident);
+        state.tail = loaded.tail;
+        Ok(())
+    }
+
+    /// Opens the active segment by verifying every frame; cuts the file behind the last valid one.
+    pub(super) async fn open_scanning(&self) -> Result<ScanReport, SegmentError> {
+        let view = self.view().await?;
+        let found = view.file.len().await.map_err(|error| self.io_error(error))?;
+        let sequence = Sequence::new(view.offsets, self.0.base_offset, -1);
+        let mut walker = Walker::new(view.file.clone(), 0, found, sequence);
+        let resident = Arc::new(Resident::default());
+        let mut tail = Tail::default();
+        let mut report = ScanReport::default();
+        let (mut len, mut next_offset, mut leader_epoch) = (0, self.0.base_offset, -1);
+        loop {
+            match verified(&mut walker).await {
+                Ok(Some(met)) => {
+                    if met.header.leader_epoch > leader_epoch {
+                        leader_epoch = met.header.leader_epoch;
+                        report.epochs.push(EpochStart { leader_epoch, start_offset: met.header.base_offset });
+                    }
+                    resident.account(self.0.base_offset, self.0.options.index, &mut tail, &met);
+                    (len, next_offset) = (met.end(), met.header.last_offset + 1);
+                }
+                Ok(None) => break,
+                Err(WalkError::Io(error)) => return Err(self.io_error(error)),
+                Err(WalkError::Frame { position, why }) => {
+                    report.stopped = Some((position, why));
+                    break;
+                }
+            }
+        }
+        if len < found {
+            crate::sometimes!("segment.torn_tail");
+            view.file.set_len(len).await.map_err(|error| self.io_error(error))?;
+            durable::sync_data(&self.0.env, &view.file, &self.path(FileKind::Log)).await;
+        }
+        // The index was made anew: whatever is in the files, nothing of it is kept.
+        lock(&resident.files).cut = true;
+        let mut state = self.state();
+        (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
+        state.resident = Some(resident);
+        Ok(report)
+    }
+
+    /// The index in memory: what there is, or what is loaded now.
+    pub(super) async fn resident(&self, view: &View) -> Result<Arc<Resident>, SegmentError> {
+        if let Some(resident) = &self.state().resident {
+            return Ok(resident.clone());
+        }
+        let loaded = self.load_index(view).await?;
+        if let Some((position, why)) = loaded.failure {
+            tracing::error!(segment = %self.path(FileKind::Log).display(), position, %why, "the segment is damaged");
+        }
+        self.install(view, loaded.resident).await
+    }
+
+    /// Throws the index away, files and all, and makes it anew from the segment.
+    pub(super) async fn rebuild_index(&self, view: &View) -> Result<Arc<Resident>, SegmentError> {
+        crate::sometimes!("segment.index_rebuilt");
+        tracing::warn!(segment = %self.path(FileKind::Log).display(), "the index disagrees with its segment: rebuilding it");
+        let loaded = self.walk_index(view, Vec::new()).await?;
+        lock(&loaded.resident.files).cut = true;
+        self.install(view, loaded.resident).await
+    }
+
+    async fn install(&self, view: &View, resident: Arc<Resident>) -> Result<Arc<Resident>, SegmentError> {
+        let is_sealed = {
+            let mut state = self.state();
+            if state.cuts == view.cuts {
+                state.resident = Some(resident.clone());
+            }
+            state.sealed && state.cuts == view.cuts
+        };
+        if is_sealed {
+            // Completing the files of a sealed segment spares the next reader the walk; the reader of now has its answer
+            // either way.
+            let _ = self.write_index(&resident, super::write::IndexFlush::WhenMany).await;
+        }
+        Ok(resident)
+    }
+
+    /// Makes the index from the files and a walk over what they leave out.
+    async fn load_index(&self, view: &View) -> Result<Loaded, SegmentError> {
+        let (entries, has_more) = self.read_index_files(view).await?;
+        let had_entries = !entries.is_empty();
+        let loaded = self.walk_index(view, entries).await?;
+        lock(&loaded.resident.files).cut = has_more;
+        if loaded.failure.is_none() || !had_entries {
+            return Ok(loaded);
+        }
+        // Either the index or the segment is damaged. The segment decides; if it is damaged itself, the index may still
+        // lead behind the damage.
+        let rebuilt = self.walk_index(view, Vec::new()).await?;
+        if rebuilt.failure.is_some() {
+            return Ok(loaded);
+        }
+        crate::sometimes!("segment.index_rebuilt");
+        lock(&rebuilt.resident.files).cut = true;
+        Ok(rebuilt)
+    }
+
+    /// The entries that both files have, and whether one of them has more than these.
+    async fn read_index_files(&self, view: &View) -> Result<(Vec<(IndexEntry, i64)>, bool), SegmentError> {
+        let entries_max = view.len / FRAME_HEADER_LEN as u64;
+        let bytes_max = index::HEADER_BYTES as u64 + entries_max * index::ENTRY_BYTES as u64;
+        let mut contents = [bytes::Bytes::new(), bytes::Bytes::new()];
+        let mut has_more = false;
+        for (contents, kind) in contents.iter_mut().zip([FileKind::Index, FileKind::TimeIndex]) {
+            let path = self.path(kind);
+            let found = durable::read_prefix(&self.0.env, &path, bytes_max).await;
+            if let Some((bytes, len)) = found.map_err(|error| SegmentError::Io { path, error })? {
+                has_more |= len > bytes_max;
+                *contents = bytes;
+            }
+        }
+        let places = index::decode(&contents[0], self.0.base_offset, view.len, view.next_offset);
+        let maxima = time_index::decode(&contents[1], self.0.base_offset);
+        let entries: Vec<_> = places.into_iter().zip(maxima).collect();
+        let expected = index::HEADER_BYTES + entries.len() * index::ENTRY_BYTES;
+        has_more |= contents.iter().any(|contents| contents.len() > expected);
+        Ok((entries, has_more))
+    }
+
+    /// Takes `entries` as they are and walks the segment from the last of them on.
+    async fn walk_index(&self, view: &View, entries: Vec<(IndexEntry, i64)>) -> Result<Loaded, SegmentError> {
+        let resident = Arc::new(Resident::default());
+        let mut tail = Tail::default();
+        let mut sequence = Sequence::new(view.offsets, self.0.base_offset, -1);
+        let mut position = 0;
+        if let Some((last, max_before)) = entries.last() {
+            sequence = Sequence::new(view.offsets, last.offset, -1);
+            position = last.position;
+            tail.max_timestamp = *max_before;
+        }
+        let mut at_entry = entries.last().map(|(entry, _)| *entry);
+        {
+            let mut files = lock(&resident.files);
+            files.written =
+                u32::try_from(entries.len()).expect("one entry per frame at most, in a file below 2^44 bytes");
+        }
+        entries.into_iter().for_each(|(entry, max_before)| resident.add(entry, max_before));
+        let mut walker = Walker::new(view.file.clone(), position, view.len, sequence);
+        let failure = loop {
+            match walker.next().await {
+                Ok(Some(met)) => match at_entry.take() {
+                    Some(entry) if met.header.base_offset != entry.offset => {
+                        let why = FrameError::Gap { expected: entry.offset, found: met.header.base_offset };
+                        break Some((met.position, why));
+                    }
+                    Some(_) => tail.count(&met.header),
+                    None => resident.account(self.0.base_offset, self.0.options.index, &mut tail, &met),
+                },
+                Ok(None) => break end_gap(&walker, view),
+                Err(WalkError::Frame { position, why }) => break Some((position, why)),
+                Err(WalkError::Io(error)) => return Err(self.io_error(error)),
+            }
+        };
+        Ok(Loaded { resident, tail, failure })
+    }
+}
+
+/// The segment must end with its last offset; compaction may have dropped the last records.
+fn end_gap(walker: &Walker, view: &View) -> Option<(u64, FrameError)> {
+    let found = walker.sequence().next_offset();
+    let fits = match view.offsets {
+        OffsetRule::Dense => found == view.next_offset,
+        OffsetRule::Ascending => found <= view.next_offset,
+    };
+    (!fits).then_some((view.len, FrameError::Gap { expected: view.next_offset, found }))
+}
+
+async fn verified(walker: &mut Walker) -> Result<Option<Met>, WalkError> {
+    let Some(met) = walker.next().await? else { return Ok(None) };
+    walker.frame(&met).await?;
+    Ok(Some(met))
+}

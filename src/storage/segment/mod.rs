@@ -1,0 +1,383 @@
+//! A segment: the `.log` file with frames one after the other, and its two index files.
+//!
+//! | state | what may happen |
+//! |---|---|
+//! | active | one writer appends, flushes, cuts; any number of readers |
+//! | sealed | read only; file and index are opened at the first read and closed again when colder than others |
+//!
+//! A cut makes a sealed segment active again. Appending, flushing, cutting and sealing are for one caller at a time, who
+//! awaits each of them to its end: an abandoned call may still be writing.
+//!
+//! # What a crash can leave
+//! * **The file of a segment that no manifest lists**: creation was under way. It is garbage, and `create` empties it.
+//! * **Bytes past the flushed position**: whole frames, torn ones, zeros, in any mixture. `open` with a known length cuts
+//!   them off (what is in them is in the write-ahead log); `open` with a scan keeps the valid frames at the front.
+//! * **A file shorter than its known length, or damage before it**: not left by a crash, for that part was flushed.
+//!   [`SegmentError::Short`], [`SegmentError::Damaged`].
+//! * **Index files missing, short, torn or stale**: see [`super::index`]. They are completed by walking the segment, and
+//!   never believed.
+
+mod hot;
+mod load;
+mod read;
+mod times;
+mod walk;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::durable;
+use super::frame::{FrameError, OffsetRule};
+use super::index::IndexRule;
+use super::manifest::Sealed;
+use super::names::{FileKind, PartitionDir};
+use crate::io::{Env, File, OpenMode};
+use hot::HotSet;
+use load::{Resident, Tail};
+pub use times::{TimestampedOffset, first_at_or_after};
+use walk::WalkError;
+
+/// What all segments of a broker share.
+#[derive(Clone)]
+pub struct SegmentContext {
+    env: Env,
+    hot: Arc<HotSet>,
+}
+
+impl SegmentContext {
+    /// At most `hot_segments_max` sealed segments keep their file open and their index in memory.
+    pub fn new(env: Env, hot_segments_max: usize) -> Self {
+        Self { env, hot: Arc::new(HotSet::new(hot_segments_max)) }
+    }
+}
+
+/// What a topic decides about its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentOptions {
+    /// When a batch gets an index entry.
+    pub index: IndexRule,
+    /// How far a batch may grow when it is decompressed for a look-up by timestamp, in bytes.
+    pub decompressed_bytes_max: usize,
+}
+
+impl Default for SegmentOptions {
+    fn default() -> Self {
+        Self { index: IndexRule::default(), decompressed_bytes_max: 100 << 20 }
+    }
+}
+
+/// What is known about a segment that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenAs {
+    /// The manifest has it as closed. Nothing is read before it is needed.
+    Sealed(Sealed),
+    /// Active, and flushed up to `len`, by the checkpoint. What lies behind is cut off.
+    Known {
+        /// Valid bytes of the `.log` file.
+        len: u64,
+        /// The offset after the last record in them.
+        next_offset: i64,
+    },
+    /// Nothing is known: every frame is verified, and the file is cut at the first invalid one.
+    Scan(OffsetRule),
+}
+
+/// What a scan met.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanReport {
+    /// Where the scan stopped before the end of the file, and why. The file has been cut there.
+    pub stopped: Option<(u64, FrameError)>,
+    /// The leader epochs met, each with its first offset.
+    pub epochs: Vec<super::EpochStart>,
+}
+
+/// Why an operation on a segment failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// The disk failed, or is full.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The file is shorter than what was flushed to it.
+    #[error("{path} has {found} bytes where {known} had been flushed")]
+    Short {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        found: u64,
+        /// What it should at least be.
+        known: u64,
+    },
+    /// What was flushed is not readable any more.
+    #[error("{path} is damaged at byte {position}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where, in bytes.
+        position: u64,
+        /// What is wrong there.
+        why: FrameError,
+    },
+    /// The incarnation has ended.
+    #[error("the broker is stopping")]
+    Stopped,
+}
+
+/// A segment. Cheap to clone; all clones are one segment.
+#[derive(Clone)]
+pub struct Segment(Arc<Inner>);
+
+struct Inner {
+    env: Env,
+    hot: Arc<HotSet>,
+    dir: PartitionDir,
+    base_offset: i64,
+    options: SegmentOptions,
+    state: Mutex<State>,
+    /// The segment's place in the order of use among sealed ones; 0: not in it.
+    hot_tick: AtomicU64,
+}
+
+struct State {
+    len: u64,
+    next_offset: i64,
+    tail: Tail,
+    offsets: OffsetRule,
+    sealed: bool,
+    /// Raised when the file is cut: a reader that failed looks whether that was why.
+    cuts: u64,
+    /// A failed write may have left bytes behind `len`.
+    tail_is_dirty: bool,
+    file: Option<File>,
+    resident: Option<Arc<Resident>>,
+    hints: read::Hints,
+}
+
+/// What a reader goes by from beginning to end: what was complete when it began.
+#[derive(Clone)]
+struct View {
+    file: File,
+    len: u64,
+    next_offset: i64,
+    max_timestamp: i64,
+    offsets: OffsetRule,
+    cuts: u64,
+}
+
+impl Segment {
+    /// Creates an empty active segment. It counts once a manifest lists it, whose switch also makes its name stable.
+    pub async fn create(
+        context: &SegmentContext,
+        dir: &PartitionDir,
+        base_offset: i64,
+        options: SegmentOptions,
+    ) -> Result<Self, SegmentError> {
+        let path = dir.file(base_offset, FileKind::Log);
+        let disk = context.env.disk();
+        let at = |error| SegmentError::Io { path: path.clone(), error };
+        let file = disk.open(&path, OpenMode::Create).await.map_err(at)?;
+        if file.len().await.map_err(at)? > 0 {
+            // Left by a creation that never counted, or by a segment that was removed.
+            file.set_len(0).await.map_err(at)?;
+            durable::sync_data(&context.env, &file, &path).await;
+        }
+        for kind in [FileKind::Index, FileKind::TimeIndex] {
+            remove_if_there(&context.env, dir, base_offset, kind).await?;
+        }
+        let state = State::new(0, base_offset, -1, OffsetRule::Dense, false);
+        let state = State { file: Some(file), resident: Some(Arc::default()), ..state };
+        Ok(Self::with(context, dir, base_offset, options, state))
+    }
+
+    /// Opens a segment, by what is known about it.
+    pub async fn open(
+        context: &SegmentContext,
+        dir: &PartitionDir,
+        base_offset: i64,
+        options: SegmentOptions,
+        how: OpenAs,
+    ) -> Result<(Self, ScanReport), SegmentError> {
+        match how {
+            OpenAs::Sealed(sealed) => {
+                let state = State::new(sealed.len, sealed.next_offset, sealed.max_timestamp, sealed.offsets, true);
+                Ok((Self::with(context, dir, base_offset, options, state), ScanReport::default()))
+            }
+            OpenAs::Known { len, next_offset } => {
+                let state = State::new(len, next_offset, -1, OffsetRule::Dense, false);
+                let segment = Self::with(context, dir, base_offset, options, state);
+                segment.open_known().await?;
+                Ok((segment, ScanReport::default()))
+            }
+            OpenAs::Scan(rule) => {
+                let state = State::new(0, base_offset, -1, rule, false);
+                let segment = Self::with(context, dir, base_offset, options, state);
+                let report = segment.open_scanning().await?;
+                Ok((segment, report))
+            }
+        }
+    }
+
+    fn with(
+        context: &SegmentContext,
+        dir: &PartitionDir,
+        base_offset: i64,
+        options: SegmentOptions,
+        state: State,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            env: context.env.clone(),
+            hot: context.hot.clone(),
+            dir: dir.clone(),
+            base_offset,
+            options,
+            state: Mutex::new(state),
+            hot_tick: AtomicU64::new(0),
+        }))
+    }
+
+    /// The first offset that can be in it.
+    pub fn base_offset(&self) -> i64 {
+        self.0.base_offset
+    }
+
+    /// The offset after its last record; its base offset while it is empty.
+    pub fn next_offset(&self) -> i64 {
+        self.state().next_offset
+    }
+
+    /// Bytes of complete frames.
+    pub fn len(&self) -> u64 {
+        self.state().len
+    }
+
+    /// Whether it holds no frame.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The largest timestamp of its records in milliseconds; -1 if it has none.
+    pub fn max_timestamp(&self) -> i64 {
+        self.state().tail.max_timestamp
+    }
+
+    /// What the manifest says about it. `None` while it is active.
+    pub fn sealed(&self) -> Option<Sealed> {
+        let state = self.state();
+        let (len, next_offset, max_timestamp) = (state.len, state.next_offset, state.tail.max_timestamp);
+        state.sealed.then_some(Sealed { len, next_offset, max_timestamp, offsets: state.offsets })
+    }
+
+    /// Removes its files. Readers that are under way finish; the names are gone for good after a directory flush. For
+    /// segments that no manifest lists any more.
+    pub async fn remove(self) -> Result<(), SegmentError> {
+        for kind in FileKind::ALL {
+            remove_if_there(&self.0.env, &self.0.dir, self.0.base_offset, kind).await?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0.state)
+    }
+
+    fn path(&self, kind: FileKind) -> PathBuf {
+        self.0.dir.file(self.0.base_offset, kind)
+    }
+
+    fn io_error(&self, error: io::Error) -> SegmentError {
+        SegmentError::Io { path: self.path(FileKind::Log), error }
+    }
+
+    fn walk_error(&self, error: WalkError) -> SegmentError {
+        match error {
+            WalkError::Io(error) => self.io_error(error),
+            WalkError::Frame { position, why } => {
+                SegmentError::Damaged { path: self.path(FileKind::Log), position, why }
+            }
+        }
+    }
+
+    /// The file, opened if it is not.
+    async fn file(&self) -> Result<File, SegmentError> {
+        if let Some(file) = &self.state().file {
+            return Ok(file.clone());
+        }
+        let path = self.path(FileKind::Log);
+        let file = self.0.env.disk().open(&path, OpenMode::ReadWrite).await.map_err(|error| self.io_error(error))?;
+        Ok(self.state().file.get_or_insert(file).clone())
+    }
+
+    async fn view(&self) -> Result<View, SegmentError> {
+        let file = self.file().await?;
+        let (view, sealed) = {
+            let state = self.state();
+            let view = View {
+                file,
+                len: state.len,
+                next_offset: state.next_offset,
+                max_timestamp: state.tail.max_timestamp,
+                offsets: state.offsets,
+                cuts: state.cuts,
+            };
+            (view, state.sealed)
+        };
+        if sealed {
+            for cold in self.0.hot.touch(&self.0) {
+                cold.let_go();
+            }
+        }
+        Ok(view)
+    }
+}
+
+impl Inner {
+    /// Closes the file and drops the index, as far as no reader holds them.
+    fn let_go(&self) {
+        let mut state = lock(&self.state);
+        if state.sealed {
+            state.file = None;
+            state.resident = None;
+            state.hints = read::Hints::default();
+        }
+    }
+}
+
+impl State {
+    fn new(len: u64, next_offset: i64, max_timestamp: i64, offsets: OffsetRule, sealed: bool) -> Self {
+        Self {
+            len,
+            next_offset,
+            tail: Tail { max_timestamp, ..Tail::default() },
+            offsets,
+            sealed,
+            cuts: 0,
+            tail_is_dirty: false,
+            file: None,
+            resident: None,
+            hints: read::Hints::default(),
+        }
+    }
+}
+
+async fn remove_if_there(env: &Env, dir: &PartitionDir, base_offset: i64, kind: FileKind) -> Result<(), SegmentError> {
+    let path = dir.file(base_offset, kind);
+    match env.disk().remove_file(&path).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(SegmentError::Io { path, error }),
+        _ => Ok(()),
+    }
+}
+
+/// The state behind these locks is consistent at every point where something could panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
