@@ -6,3 +6,6 @@ compile_error!(
     "kilo-sim needs `--cfg madsim`, which `.cargo/config.toml` sets. A RUSTFLAGS variable overrides that file: unset it, \
      or add `--cfg madsim` to it."
 );
+
+pub mod history;
+pub mod oracle;

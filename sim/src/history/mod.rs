@@ -1,0 +1,277 @@
+//! What the clients of a run did and saw: the only thing that the checkers judge. Nothing here knows the broker, the
+//! network or the disk; nothing here judges.
+//!
+//! Every call has a begin and an end [`Stamp`]. Stamps are totally ordered, so that "this began after that had been
+//! answered" is a comparison. Every record sent has a [`Value`] of its own: a retry of an idempotent send carries the
+//! same bytes and therefore the same value, any other attempt a new one. A call whose outcome is not known is *maybe*:
+//! its records may be in the log or not, but only where one send could have put them.
+
+mod print;
+
+use std::ops::Range;
+
+/// The identity of a record: 1, 2, 3, … in the order in which sends began. 0 means: not one of ours.
+pub type Value = u64;
+
+/// A point in the total order of everything recorded, with its simulated time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Position in the total order.
+    pub order: u32,
+    /// Simulated time in nanoseconds since the run began.
+    pub at_ns: u64,
+}
+
+impl Stamp {
+    /// Whether this point lies before `other`.
+    pub fn before(self, other: Self) -> bool {
+        self.order < other.order
+    }
+}
+
+/// Index of a partition in [`History::partitions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(pub u32);
+
+/// Index of a send in [`History::sends`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SendId(pub u32);
+
+/// Index of a read in [`History::reads`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadId(pub u32);
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is known: no answer (yet, or ever), or an answer that promises nothing.
+    Maybe,
+    /// Acknowledged; its first record has this offset.
+    Acked {
+        /// Offset of the first record.
+        base_offset: i64,
+    },
+    /// Acknowledged without telling where (`acks=0` is not this: it stays [`Outcome::Maybe`]).
+    AckedSomewhere,
+    /// Surely not in the log: refused before anything was stored, or never sent.
+    Failed,
+}
+
+/// One batch given to a partition.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// Which producer of the workload.
+    pub producer: u32,
+    /// Within one session, sends are stored in the order in which they began, if at all: one connection of a plain
+    /// producer, or the whole life of an idempotent one.
+    pub session: u32,
+    /// The partition.
+    pub partition: Partition,
+    /// Value of the first record; the others follow.
+    pub first_value: Value,
+    /// Number of records.
+    pub records: u32,
+    /// When the first attempt began.
+    pub began: Stamp,
+    /// When the outcome was known.
+    pub ended: Option<Stamp>,
+    /// The outcome.
+    pub outcome: Outcome,
+}
+
+/// A record as a reader saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its offset.
+    pub offset: i64,
+    /// The value it carries; 0 if it carries none of ours.
+    pub value: Value,
+    /// Digest of everything in it.
+    pub digest: u64,
+}
+
+/// What a read was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Records (perhaps none), as a range of [`History::seen`].
+    Records {
+        /// Which of [`History::seen`].
+        seen: Range<u32>,
+    },
+    /// The offset asked for is not in the log.
+    OutOfRange,
+    /// The offsets alone, without reading (ListOffsets).
+    Offsets,
+    /// Bytes that are no record batch, or one whose CRC is wrong.
+    Garbled,
+}
+
+/// One answered read of a partition. Reads that were not answered leave no trace: they prove nothing.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Which reader of the workload.
+    pub reader: u32,
+    /// Within one assignment a reader goes forward without a gap.
+    pub assignment: u32,
+    /// The partition.
+    pub partition: Partition,
+    /// The offset asked for.
+    pub from: i64,
+    /// When the question was sent.
+    pub began: Stamp,
+    /// When the answer was there.
+    pub ended: Stamp,
+    /// Which incarnation of the broker answered.
+    pub incarnation: u32,
+    /// The high watermark told; −1 if none.
+    pub high_watermark: i64,
+    /// The log start told; −1 if none.
+    pub log_start: i64,
+    /// Whether this belongs to the last read of everything, after healing.
+    pub last: bool,
+    /// What came back.
+    pub answer: Answer,
+}
+
+/// Something that happened to the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Stamp,
+    /// What, in words.
+    pub what: String,
+}
+
+/// A permission to move the log start (none in scenarios without retention or DeleteRecords).
+#[derive(Clone, Copy, Debug)]
+pub struct LogStartGrant {
+    /// The partition.
+    pub partition: Partition,
+    /// The log start may be this or lower, from `at` on.
+    pub offset: i64,
+    /// When the permission arose.
+    pub at: Stamp,
+}
+
+/// Everything recorded in a run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Names of the partitions, `topic-index`.
+    pub partitions: Vec<String>,
+    /// Sends in the order in which they began.
+    pub sends: Vec<Send>,
+    /// Answered reads in the order of their answers.
+    pub reads: Vec<Read>,
+    /// The records that reads saw.
+    pub seen: Vec<Seen>,
+    /// What happened to the broker.
+    pub events: Vec<Event>,
+    /// Permissions to move the log start.
+    pub log_start_grants: Vec<LogStartGrant>,
+    /// Partitions whose last read came to the end.
+    pub last_read_complete: Vec<Partition>,
+    /// Digest of each record by value (entry 0 is unused).
+    digests: Vec<u64>,
+    order: u32,
+}
+
+impl History {
+    /// An empty history over these partitions.
+    pub fn new(partitions: Vec<String>) -> Self {
+        Self { partitions, digests: vec![0], ..Self::default() }
+    }
+
+    /// The next point in the total order.
+    pub fn stamp(&mut self, at_ns: u64) -> Stamp {
+        self.order += 1;
+        Stamp { order: self.order, at_ns }
+    }
+
+    /// The value that the next send's first record must carry.
+    pub fn next_value(&self) -> Value {
+        self.digests.len() as Value
+    }
+
+    /// Records that a send begins. `digests` has one entry a record; the first record carries [`Self::next_value`].
+    pub fn begin_send(
+        &mut self,
+        producer: u32,
+        session: u32,
+        partition: Partition,
+        digests: &[u64],
+        at_ns: u64,
+    ) -> SendId {
+        let first_value = self.next_value();
+        let began = self.stamp(at_ns);
+        self.digests.extend_from_slice(digests);
+        self.sends.push(Send {
+            producer,
+            session,
+            partition,
+            first_value,
+            records: digests.len() as u32,
+            began,
+            ended: None,
+            outcome: Outcome::Maybe,
+        });
+        SendId(self.sends.len() as u32 - 1)
+    }
+
+    /// Records a send's outcome.
+    pub fn end_send(&mut self, send: SendId, outcome: Outcome, at_ns: u64) {
+        let stamp = self.stamp(at_ns);
+        let send = &mut self.sends[send.0 as usize];
+        send.ended = Some(stamp);
+        send.outcome = outcome;
+    }
+
+    /// Records an answered read; `records` is empty unless the answer is [`Answer::Records`], whose range is set here.
+    pub fn end_read(&mut self, mut read: Read, records: &[Seen]) -> ReadId {
+        if let Answer::Records { seen } = &mut read.answer {
+            let start = self.seen.len() as u32;
+            self.seen.extend_from_slice(records);
+            *seen = start..self.seen.len() as u32;
+        }
+        self.reads.push(read);
+        ReadId(self.reads.len() as u32 - 1)
+    }
+
+    /// Records that something happened to the broker.
+    pub fn event(&mut self, at_ns: u64, what: impl Into<String>) {
+        let at = self.stamp(at_ns);
+        self.events.push(Event { at, what: what.into() });
+    }
+
+    /// The send that a value belongs to.
+    pub fn send_of(&self, value: Value) -> Option<SendId> {
+        if value == 0 || value >= self.next_value() {
+            return None;
+        }
+        let after = self.sends.partition_point(|send| send.first_value <= value);
+        Some(SendId(after as u32 - 1))
+    }
+
+    /// The digest that a value was sent with.
+    pub fn digest_of(&self, value: Value) -> Option<u64> {
+        if value == 0 { None } else { self.digests.get(value as usize).copied() }
+    }
+
+    /// The records of a read.
+    pub fn records(&self, read: &Read) -> &[Seen] {
+        match &read.answer {
+            Answer::Records { seen } => &self.seen[seen.start as usize..seen.end as usize],
+            _ => &[],
+        }
+    }
+
+    /// How many operations there are to judge: sends and reads with the records in them.
+    pub fn operations(&self) -> usize {
+        self.sends.len() + self.reads.len()
+    }
+
+    /// How many sends were acknowledged.
+    pub fn acknowledged(&self) -> usize {
+        let acked = |send: &&Send| matches!(send.outcome, Outcome::Acked { .. } | Outcome::AckedSomewhere);
+        self.sends.iter().filter(acked).count()
+    }
+}

@@ -1,0 +1,104 @@
+//! A history as text, one line an operation: for traces, which two runs of a seed must share byte for byte, and for
+//! people.
+
+use std::fmt::{self, Display};
+
+use super::{Answer, History, Outcome, Partition, Read, ReadId, SendId, Stamp};
+
+/// Simulated time in seconds with microseconds.
+pub struct Seconds(pub u64);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}s", self.0 / 1_000_000_000, self.0 / 1_000 % 1_000_000)
+    }
+}
+
+impl Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Seconds(self.at_ns).fmt(f)
+    }
+}
+
+impl History {
+    /// A partition's name.
+    pub fn name(&self, partition: Partition) -> &str {
+        self.partitions.get(partition.0 as usize).map_or("?", String::as_str)
+    }
+
+    /// A send in one line.
+    pub fn describe_send(&self, id: SendId) -> String {
+        let send = &self.sends[id.0 as usize];
+        let last = send.first_value + u64::from(send.records) - 1;
+        let head = format!(
+            "send #{} by producer {} session {} to {}, values {}..={last}, began {}",
+            id.0,
+            send.producer,
+            send.session,
+            self.name(send.partition),
+            send.first_value,
+            send.began
+        );
+        let ended = send.ended.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        match send.outcome {
+            Outcome::Maybe => format!("{head}, outcome unknown"),
+            Outcome::Acked { base_offset } => format!("{head}, acknowledged at offset {base_offset} at {ended}"),
+            Outcome::AckedSomewhere => format!("{head}, acknowledged without an offset at {ended}"),
+            Outcome::Failed => format!("{head}, failed at {ended}"),
+        }
+    }
+
+    /// A read in one line.
+    pub fn describe_read(&self, id: ReadId) -> String {
+        let read = &self.reads[id.0 as usize];
+        format!(
+            "read #{} by reader {} assignment {} of {} from {}, began {}, answered {} by incarnation {} (high watermark \
+             {}, log start {}){}: {}",
+            id.0,
+            read.reader,
+            read.assignment,
+            self.name(read.partition),
+            read.from,
+            read.began,
+            read.ended,
+            read.incarnation,
+            read.high_watermark,
+            read.log_start,
+            if read.last { " last" } else { "" },
+            self.describe_answer(read)
+        )
+    }
+
+    fn describe_answer(&self, read: &Read) -> String {
+        match read.answer {
+            Answer::OutOfRange => "out of range".to_owned(),
+            Answer::Offsets => "offsets alone".to_owned(),
+            Answer::Garbled => "garbled bytes".to_owned(),
+            Answer::Records { .. } => match self.records(read) {
+                [] => "nothing".to_owned(),
+                [first, .., last] => {
+                    format!("offsets {}..={} values {}..={}", first.offset, last.offset, first.value, last.value)
+                }
+                [only] => format!("offset {} value {}", only.offset, only.value),
+            },
+        }
+    }
+}
+
+impl Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for event in &self.events {
+            writeln!(f, "{} {}", event.at, event.what)?;
+        }
+        for index in 0..self.sends.len() {
+            writeln!(f, "{}", self.describe_send(SendId(index as u32)))?;
+        }
+        for (index, read) in self.reads.iter().enumerate() {
+            writeln!(f, "{}", self.describe_read(ReadId(index as u32)))?;
+            for seen in self.records(read) {
+                writeln!(f, "  {} {} {:016x}", seen.offset, seen.value, seen.digest)?;
+            }
+        }
+        Ok(())
+    }
+}

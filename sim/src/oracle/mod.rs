@@ -1,0 +1,106 @@
+//! The judges: one property per file, each a pure function over a recorded [`History`]. They know what Kafka's
+//! protocol promises to clients and nothing of how the broker keeps it.
+//!
+//! The true order of a partition is built from acknowledged sends and from all reads together: the [`Evidence`].
+//!
+//! | check | what it says |
+//! |---|---|
+//! | `two values at one offset` | an offset never holds two values, whoever saw them |
+//! | `corrupt read` | what is read was sent to this partition, byte for byte |
+//! | `duplicate` | one value never stands at two offsets |
+//! | `failed send read` | a send that surely failed is never delivered |
+//! | `lost write` | what was acknowledged or seen is not missing for a reader that read past it |
+//! | `unseen` | what was acknowledged is in the last read of everything |
+//! | `uncommitted read` | what was shown before it was acknowledged is in the last read too; nothing at or above the high watermark is shown |
+//! | `served then changed` | what one incarnation served, a later one serves alike |
+//! | `nonmonotonic send` | a session's later record lands later |
+//! | `real-time order` | a new offset is larger than each acknowledged before its send began |
+//! | `high watermark monotone` | the high watermark never moves back |
+//! | `poll-skip`, `nonmonotonic poll` | within an assignment a reader neither jumps nor goes back |
+//! | `log start` | the log start moves only with a permission, never back, never past the high watermark |
+
+mod corrupt;
+mod duplicate;
+mod evidence;
+mod failed_send;
+mod high_watermark;
+mod log_start;
+mod lost_write;
+mod poll;
+mod real_time;
+mod send_order;
+mod served_changed;
+#[cfg(test)]
+mod tests;
+mod two_values;
+mod uncommitted;
+mod unseen;
+
+pub use evidence::{Evidence, Observed, Source};
+
+use crate::history::{History, Partition};
+
+/// A property that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which property.
+    pub check: &'static str,
+    /// Where; `None` if it is not about one partition.
+    pub partition: Option<Partition>,
+    /// At which offset; −1 if it is not about one.
+    pub offset: i64,
+    /// What was expected and what was found, in a sentence.
+    pub message: String,
+    /// The operations that prove it.
+    pub proof: Vec<Source>,
+}
+
+impl Violation {
+    fn new(check: &'static str, partition: Partition, offset: i64, message: String, proof: &[Source]) -> Self {
+        Self { check, partition: Some(partition), offset, message, proof: proof.to_vec() }
+    }
+
+    /// The violation with the operations that prove it, in a few lines.
+    pub fn report(&self, history: &History) -> String {
+        let place = self.partition.map_or(String::new(), |partition| format!(" in {}", history.name(partition)));
+        let mut text = format!("{}{place}: {}", self.check, self.message);
+        for source in &self.proof {
+            text.push_str("\n    ");
+            text.push_str(&match source {
+                Source::Ack(send) => history.describe_send(*send),
+                Source::Read(read) => history.describe_read(*read),
+            });
+        }
+        text
+    }
+}
+
+/// One property.
+pub type Check = fn(&History, &Evidence, &mut Vec<Violation>);
+
+/// Every property that is judged, in the order in which it is reported.
+pub const CHECKS: &[Check] = &[
+    two_values::check,
+    corrupt::check,
+    duplicate::check,
+    failed_send::check,
+    lost_write::check,
+    unseen::check,
+    uncommitted::check,
+    served_changed::check,
+    send_order::check,
+    real_time::check,
+    high_watermark::check,
+    poll::check,
+    log_start::check,
+];
+
+/// Judges a history by every property.
+pub fn judge(history: &History) -> Vec<Violation> {
+    let evidence = Evidence::gather(history);
+    let mut violations = Vec::new();
+    for check in CHECKS {
+        check(history, &evidence, &mut violations);
+    }
+    violations
+}

@@ -1,0 +1,272 @@
+//! Hand-made histories: each anomaly under its name, and clean ones that look suspicious.
+
+use super::*;
+
+#[test]
+fn clean_histories_are_accepted() {
+    check(&[], |_| {});
+    check(&[], |make| {
+        make.acked(0);
+        let second = make.send(3);
+        make.ack(second, 1);
+        make.read(0, 4, &[1, 2, 3, 4]);
+        make.crash();
+        make.read(2, 4, &[3, 4]);
+        make.last(&[1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn an_unknown_outcome_may_be_in_the_log_or_not() {
+    check(&[], |make| {
+        make.send(1);
+        make.acked(0);
+        make.last(&[2]);
+    });
+    check(&[], |make| {
+        make.send(1);
+        make.acked(1);
+        make.last(&[1, 2]);
+    });
+}
+
+#[test]
+fn sends_that_overlap_may_land_in_any_order() {
+    check(&[], |make| {
+        let first = make.send_to(0, P, 1);
+        let second = make.send_to(1, P, 1);
+        make.ack(second, 0);
+        make.ack(first, 1);
+        make.last(&[2, 1]);
+    });
+}
+
+#[test]
+fn two_values_at_one_offset() {
+    check(&["two values at one offset"], |make| {
+        let first = make.send_to(0, P, 1);
+        let second = make.send_to(1, P, 1);
+        make.ack(first, 0);
+        make.ack(second, 0);
+    });
+}
+
+#[test]
+fn an_acknowledged_offset_that_changes_after_a_crash_is_two_values_and_unseen() {
+    check(&["two values at one offset", "unseen"], |make| {
+        let first = make.send_to(0, P, 1);
+        make.send_to(1, P, 1);
+        make.ack(first, 0);
+        make.crash();
+        make.last(&[2]);
+    });
+}
+
+#[test]
+fn served_then_changed() {
+    check(&["served then changed", "two values at one offset"], |make| {
+        let first = make.send_to(0, P, 1);
+        make.send_to(1, P, 1);
+        make.ack(first, 0);
+        make.read(0, 1, &[1]);
+        make.crash();
+        make.read(0, 1, &[2]);
+    });
+}
+
+#[test]
+fn corrupt_read() {
+    check(&["corrupt read"], |make| {
+        make.acked(0);
+        make.read_at(0, 1, &[Seen { offset: 0, value: 1, digest: 7 }]);
+    });
+    check(&["corrupt read"], |make| make.read_at(0, 1, &[Seen { offset: 0, value: 0, digest: 7 }]));
+    check(&["corrupt read"], |make| make.read_at(0, 1, &[Seen { offset: 0, value: 99, digest: 7 }]));
+    check(&["corrupt read"], |make| {
+        make.send_to(0, OTHER, 1);
+        make.read(0, 1, &[1]);
+    });
+    check(&["corrupt read"], |make| {
+        let read = make.answer(P, 0, 1, Answer::Garbled);
+        make.history.end_read(read, &[]);
+    });
+}
+
+#[test]
+fn duplicate() {
+    check(&["duplicate"], |make| {
+        make.acked(0);
+        make.read(0, 2, &[1, 1]);
+    });
+}
+
+#[test]
+fn failed_send_read() {
+    check(&["failed send read"], |make| {
+        let send = make.send(1);
+        make.fail(send);
+        make.read(0, 1, &[1]);
+    });
+}
+
+#[test]
+fn lost_write() {
+    // A later reader jumps over what was acknowledged; the jump itself is a poll-skip.
+    check(&["lost write", "poll-skip"], |make| {
+        make.acked(0);
+        make.acked(1);
+        let seen = dense(1, &[2]);
+        make.read_at(0, 2, &seen);
+    });
+    check(&["lost write"], |make| {
+        make.acked(0);
+        make.acked(1);
+        let read = make.answer(P, 1, -1, Answer::OutOfRange);
+        make.history.end_read(read, &[]);
+    });
+}
+
+#[test]
+fn out_of_range_past_the_end_is_fine() {
+    check(&[], |make| {
+        make.acked(0);
+        let read = make.answer(P, 1, -1, Answer::OutOfRange);
+        make.history.end_read(read, &[]);
+    });
+}
+
+#[test]
+fn unseen() {
+    check(&["unseen"], |make| {
+        let send = make.send(1);
+        make.history.end_send(send, Outcome::AckedSomewhere, 0);
+        make.last(&[]);
+    });
+    // Without a complete last read nothing is said.
+    check(&[], |make| {
+        make.acked(0);
+    });
+}
+
+#[test]
+fn uncommitted_read() {
+    check(&["uncommitted read"], |make| {
+        make.send(1);
+        make.read(0, 0, &[1]);
+    });
+    // Shown, never acknowledged, gone after the crash.
+    check(&["high watermark monotone", "uncommitted read"], |make| {
+        make.send(1);
+        make.read(0, 1, &[1]);
+        make.crash();
+        make.last(&[]);
+    });
+}
+
+#[test]
+fn nonmonotonic_send() {
+    check(&["nonmonotonic send"], |make| {
+        let first = make.send(1);
+        let second = make.send(1);
+        make.ack(first, 1);
+        make.ack(second, 0);
+    });
+    // Another partition has its own order.
+    check(&[], |make| {
+        make.acked(0);
+        let other = make.send_to(0, OTHER, 1);
+        make.ack(other, 0);
+    });
+}
+
+#[test]
+fn real_time_order() {
+    check(&["real-time order"], |make| {
+        let first = make.send_to(0, P, 1);
+        make.ack(first, 1);
+        let second = make.send_to(1, P, 1);
+        make.ack(second, 0);
+    });
+}
+
+#[test]
+fn high_watermark_monotone() {
+    check(&["high watermark monotone"], |make| {
+        make.read(0, 0, &[]);
+        make.send(2);
+        make.read(0, 2, &[1, 2]);
+        make.read(0, 1, &[1]);
+    });
+    check(&["high watermark monotone"], |make| {
+        make.acked(0);
+        make.read(0, 0, &[]);
+    });
+    // An answer that was on its way meanwhile may be older.
+    check(&[], |make| {
+        let old = make.answer(P, 0, 0, Answer::Offsets);
+        make.acked(0);
+        make.history.end_read(old, &[]);
+    });
+}
+
+#[test]
+fn poll_skip_and_nonmonotonic_poll() {
+    let poll = |make: &mut Make, from: i64, seen: &[Seen]| {
+        let read = make.answer(P, from, 3, Answer::Records { seen: 0..0 });
+        make.history.end_read(read, seen);
+    };
+    check(&["poll-skip"], |make| {
+        make.send(3);
+        poll(make, 0, &dense(0, &[1]));
+        poll(make, 2, &dense(2, &[3]));
+    });
+    check(&["nonmonotonic poll"], |make| {
+        make.send(3);
+        poll(make, 0, &dense(0, &[1, 2]));
+        poll(make, 1, &dense(1, &[2, 3]));
+    });
+}
+
+#[test]
+fn log_start() {
+    let told = |make: &mut Make, log_start: i64, high_watermark: i64| {
+        let mut read = make.answer(P, 0, high_watermark, Answer::Offsets);
+        read.log_start = log_start;
+        make.history.end_read(read, &[]);
+    };
+    let grant = |make: &mut Make, offset: i64| {
+        let at = make.history.stamp(0);
+        make.history.log_start_grants.push(crate::history::LogStartGrant { partition: P, offset, at });
+    };
+    check(&["log start"], |make| told(make, 1, 5));
+    check(&[], |make| {
+        grant(make, 3);
+        told(make, 3, 5);
+    });
+    check(&["log start"], |make| {
+        grant(make, 3);
+        told(make, 3, 5);
+        told(make, 0, 5);
+    });
+    check(&["log start"], |make| {
+        grant(make, 9);
+        told(make, 9, 5);
+    });
+    // What a permission removed is not lost.
+    check(&[], |make| {
+        make.acked(0);
+        make.acked(1);
+        grant(make, 1);
+        make.read_at(0, 2, &dense(1, &[2]));
+    });
+}
+
+#[test]
+fn a_report_names_the_operations_that_prove_it() {
+    let mut make = Make::new();
+    make.acked(0);
+    make.read(0, 2, &[1, 1]);
+    let report = judge(&make.history)[0].report(&make.history);
+    assert!(report.starts_with("duplicate in t-0: value 1 stands at offset 0 and at offset 1"), "{report}");
+    assert!(report.contains("send #0") && report.contains("read #0"), "{report}");
+}
