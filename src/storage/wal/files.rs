@@ -1,0 +1,98 @@
+//! Slot files on the disk: their names, their descriptors, and how one is made.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::slots::{NewSlot, SlotNumber};
+use crate::io::{BoxFuture, Env, File, OpenMode};
+use crate::storage::Lsn;
+
+const PREFIX: &str = "wal-";
+const SUFFIX: &str = ".slot";
+
+/// The path of a slot file.
+pub(super) fn slot_path(dir: &Path, slot: SlotNumber) -> PathBuf {
+    dir.join(format!("{PREFIX}{slot:06}{SUFFIX}"))
+}
+
+/// The number in a slot file's name; `None` for any other name.
+pub(super) fn slot_number(path: &Path) -> Option<SlotNumber> {
+    let digits = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (format!("{number:06}") == digits).then_some(number)
+}
+
+/// One file, opened as often as blocks may be in flight.
+pub(super) struct Lanes(Vec<File>);
+
+impl Lanes {
+    /// Opens `path` some more times beside `first`.
+    pub(super) async fn open(env: &Env, path: &Path, first: File, count: usize) -> io::Result<Self> {
+        let mut lanes = vec![first];
+        while lanes.len() < count {
+            lanes.push(env.disk().open(path, OpenMode::ReadWrite).await?);
+        }
+        Ok(Self(lanes))
+    }
+
+    /// The descriptor for a block. Of as many consecutive blocks as there are lanes, no two share one.
+    pub(super) fn of(&self, lsn: Lsn) -> &File {
+        let lane = lsn.0 % self.0.len() as u64;
+        &self.0[usize::try_from(lane).expect("less than the number of lanes")]
+    }
+
+    /// Flushes everything written to the file, through whichever descriptor.
+    pub(super) fn flush(&self) -> BoxFuture<'static, io::Result<()>> {
+        self.0[0].sync_data()
+    }
+}
+
+/// A file ready for use.
+pub(super) struct NewFile {
+    pub(super) slot: SlotNumber,
+    pub(super) lanes: Lanes,
+}
+
+/// Why a file could not be made.
+#[derive(Debug)]
+pub(super) enum PrepareError {
+    NoSpace,
+    /// Its contents or its name could not be made durable.
+    Flush(io::Error),
+    Other(io::Error),
+}
+
+/// Whether the disk, or what this user may use of it, is full.
+pub(super) fn is_no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn other(error: io::Error) -> PrepareError {
+    if is_no_space(&error) { PrepareError::NoSpace } else { PrepareError::Other(error) }
+}
+
+fn flush(error: io::Error) -> PrepareError {
+    if is_no_space(&error) { PrepareError::NoSpace } else { PrepareError::Flush(error) }
+}
+
+/// Creates a file, reserves its space, and makes data and name durable, so that a block in it is found after a power cut.
+pub(super) async fn prepare(env: Env, dir: PathBuf, new: NewSlot, lanes: usize) -> Result<NewFile, PrepareError> {
+    let path = slot_path(&dir, new.slot);
+    let file = env.disk().open(&path, OpenMode::CreateNew).await.map_err(other)?;
+    let made = async {
+        file.allocate(new.bytes).await.map_err(other)?;
+        file.sync_data().await.map_err(flush)?;
+        if !crate::mutant!("wal.no_directory_flush") {
+            env.disk().sync_dir(&dir).await.map_err(flush)?;
+        }
+        Lanes::open(&env, &path, file.clone(), lanes).await.map_err(other)
+    };
+    match made.await {
+        Ok(lanes) => Ok(NewFile { slot: new.slot, lanes }),
+        Err(error) => {
+            // An unfinished file is no use; if it cannot be removed now, the next start does it.
+            let _ = env.disk().remove_file(&path).await;
+            Err(error)
+        }
+    }
+}

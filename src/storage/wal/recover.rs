@@ -1,0 +1,302 @@
+//! Opening the log: which files are the log, where it ends, and the replay. The module docs of [`super`] list what a
+//! crash can leave.
+//!
+//! 1. Survey: read the first header of every file. Files with one are the log's *chain*, in order of their sequence.
+//! 2. Claims: the headers of the newest file (and of files whose start is unreadable) say up to where the log was flushed
+//!    and from where it is needed. Both only ever rise, so the newest say the most. A header is believed even if the
+//!    payload behind it is torn: what it says was true when it was written.
+//! 3. Replay: from the floor on, each block must have the next number. A file ends where the next file's first block
+//!    takes over. At the first number that is missing the log ends; if a claim says that this block was flushed,
+//!    the log is damaged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use super::block::{BLOCK_ALIGN, BlockHeader, FORMAT_VERSION, HeaderError};
+use super::core::{Core, CoreStart};
+use super::entry;
+use super::files::{Lanes, slot_number};
+use super::scan::{At, SlotFile, Walker};
+use super::slots::{SlotNumber, Slots};
+use super::{Done, Entry, WalConfig, WalOpenError};
+use crate::io::{BoxFuture, Env, OpenMode};
+use crate::storage::Lsn;
+
+/// How far file sequences jump at a start, besides one for each file: an incarnation that crashed may have used some that
+/// left no trace.
+const SEQUENCE_JUMP: u64 = 16;
+
+/// Why a visitor refuses.
+pub type VisitError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Takes the entries of a replay.
+pub trait ReplayVisitor: Send {
+    /// The next entry; those of one block come one after the other under the same number. The next one is read when
+    /// this future is done. Batches share the memory of a read buffer of up to a block.
+    fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>>;
+}
+
+/// What the caller knows from its checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownLsns {
+    /// No entry below this is needed: it will not be replayed. `Lsn(0)` if unknown; the log itself remembers what was
+    /// released.
+    pub floor: Lsn,
+    /// The highest number in any checkpoint; `Lsn(0)` without one. New blocks get higher ones.
+    pub checkpointed: Lsn,
+}
+
+/// What opening found.
+pub(super) struct Recovered {
+    pub(super) start: CoreStart,
+    pub(super) slots: Slots,
+    pub(super) files: BTreeMap<SlotNumber, Lanes>,
+}
+
+/// What headers say about the log as a whole.
+#[derive(Clone, Copy, Default)]
+struct Claims {
+    durable_below: Lsn,
+    floor: Lsn,
+}
+
+impl Claims {
+    fn add(&mut self, header: &BlockHeader) {
+        self.durable_below = self.durable_below.max(header.durable_below);
+        self.floor = self.floor.max(header.floor);
+    }
+}
+
+/// Where the log ended.
+struct Replayed {
+    /// The first block that is not there.
+    end: Lsn,
+    bytes: u64,
+    /// The last block found in each file of the chain; missing for files that hold nothing of the log.
+    last: BTreeMap<SlotNumber, Lsn>,
+}
+
+fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> WalOpenError + use<'a> {
+    move |source| WalOpenError::Io { action, path: path.to_owned(), source }
+}
+
+/// Opens and replays the log in `dir`.
+pub(super) async fn recover(
+    env: &Env,
+    dir: &Path,
+    config: &WalConfig,
+    known: KnownLsns,
+    visitor: &mut dyn ReplayVisitor,
+) -> Result<Recovered, WalOpenError> {
+    let files = survey(env, dir, config).await?;
+    let mut chain: Vec<&SlotFile> = files.iter().filter(|file| file.first.is_some()).collect();
+    chain.sort_by_key(|file| file.first.map(|first| first.file_sequence));
+    let (claims, highest_sequence) = claims(&files, chain.last().copied()).await?;
+    let from = known.floor.max(claims.floor).max(Lsn(1));
+
+    let replayed = replay(&files, &chain, from, claims.durable_below, visitor).await?;
+    let next_lsn = replayed.end.max(known.checkpointed.next());
+    let is_empty = replayed.end == from;
+    let start = CoreStart {
+        writer: env.rng("wal-writer").u64(..),
+        next_lsn,
+        replayed_from: if is_empty { next_lsn } else { from },
+        replayed_bytes: replayed.bytes,
+    };
+    let sequence = highest_sequence.saturating_add(files.len() as u64 + SEQUENCE_JUMP);
+    let mut slots = Slots::new(Core::<Done>::slot_limits(config), sequence);
+    let mut lanes = BTreeMap::new();
+    for file in files {
+        // Even a file that this replay did not need stays as it is until a new block that says so is durable: the header
+        // that says it now may be known from the page cache alone.
+        slots.found(file.slot, file.bytes, replayed.last.get(&file.slot).copied());
+        let opened = Lanes::open(env, &file.path, file.file, config.writes_in_flight_max).await;
+        lanes.insert(file.slot, opened.map_err(failed("open", &file.path))?);
+    }
+    // The names of files that a killed process had just made may not be durable yet.
+    env.disk().sync_dir(dir).await.map_err(failed("flush", dir))?;
+    Ok(Recovered { start, slots, files: lanes })
+}
+
+/// All whole slot files, opened, with their first headers. Removes unfinished ones.
+async fn survey(env: &Env, dir: &Path, config: &WalConfig) -> Result<Vec<SlotFile>, WalOpenError> {
+    let disk = env.disk();
+    if !disk.exists(dir).await.map_err(failed("look for", dir))? {
+        disk.create_dir_all(dir).await.map_err(failed("create", dir))?;
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            disk.sync_dir(parent).await.map_err(failed("flush", parent))?;
+        }
+    }
+    let mut files = Vec::new();
+    for path in disk.list(dir).await.map_err(failed("list", dir))? {
+        let Some(slot) = slot_number(&path) else { continue };
+        let file = disk.open(&path, OpenMode::ReadWrite).await.map_err(failed("open", &path))?;
+        let bytes = file.len().await.map_err(failed("read", &path))?;
+        let page = file.read_at(0, BLOCK_ALIGN as usize).await.map_err(failed("read", &path))?;
+        let first = match BlockHeader::decode(&page) {
+            Ok(header) => Some(header),
+            Err(HeaderError::Version(version)) if version > FORMAT_VERSION => {
+                return Err(WalOpenError::NewerFormat { path, version, supported: FORMAT_VERSION });
+            }
+            Err(_) => None,
+        };
+        let is_whole = bytes == config.file_bytes || bytes == config.first_file_bytes;
+        if first.is_none() && !is_whole && is_zero(&page) {
+            disk.remove_file(&path).await.map_err(failed("remove", &path))?;
+            continue;
+        }
+        files.push(SlotFile { slot, path, file, bytes, first });
+    }
+    Ok(files)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// What the headers say, and the highest file sequence among those looked at.
+async fn claims(files: &[SlotFile], newest: Option<&SlotFile>) -> Result<(Claims, u64), WalOpenError> {
+    let mut claims = Claims::default();
+    let mut highest = 0;
+    // A producer can write bytes that look like a header but cannot know a writer's number.
+    let writers: BTreeSet<u64> = files.iter().filter_map(|file| file.first).map(|first| first.writer).collect();
+    for file in files {
+        let is_newest = newest.is_some_and(|newest| newest.slot == file.slot);
+        if let Some(first) = &file.first {
+            claims.add(first);
+            highest = highest.max(first.file_sequence);
+            if !is_newest {
+                continue;
+            }
+        }
+        let mut walker = Walker::headers(file);
+        let believed = |header: &BlockHeader| match file.first {
+            Some(_) => file.owns(header),
+            None => writers.is_empty() || writers.contains(&header.writer),
+        };
+        while let Some((_, at)) = walker.next(believed).await.map_err(failed("read", &file.path))? {
+            if let At::Block(header) = at {
+                claims.add(&header);
+                highest = highest.max(header.file_sequence);
+            }
+        }
+    }
+    Ok((claims, highest))
+}
+
+/// The first number that a later file takes over, for each file of the chain.
+fn limits(chain: &[&SlotFile]) -> Vec<Lsn> {
+    let mut limits = vec![Lsn(u64::MAX); chain.len()];
+    let mut limit = Lsn(u64::MAX);
+    for (file, slot) in limits.iter_mut().zip(chain).rev() {
+        *file = limit;
+        limit = limit.min(slot.first.map_or(limit, |first| first.lsn));
+    }
+    limits
+}
+
+async fn replay(
+    files: &[SlotFile],
+    chain: &[&SlotFile],
+    from: Lsn,
+    durable_below: Lsn,
+    visitor: &mut dyn ReplayVisitor,
+) -> Result<Replayed, WalOpenError> {
+    let mut replayed = Replayed { end: from, bytes: 0, last: BTreeMap::new() };
+    let mut missing: Option<(&Path, End)> = None;
+    for (file, limit) in chain.iter().zip(limits(chain)) {
+        let begins = file.first.map_or(limit, |first| first.lsn);
+        if begins >= limit || missing.is_some() {
+            // Overtaken by a later file from its first block on, or behind the end of the log.
+            crate::sometimes!("wal.overtaken_file");
+            continue;
+        }
+        if limit <= from {
+            replayed.last.insert(file.slot, Lsn(limit.0 - 1));
+            continue;
+        }
+        let end = replay_file(file, limit, &mut replayed, visitor).await?;
+        replayed.last.insert(file.slot, Lsn(replayed.end.max(begins).0 - 1));
+        if replayed.end < limit {
+            missing = Some((&file.path, end));
+        }
+    }
+    // Without a chain nothing was missed; unless a file whose start is unreadable says so.
+    let unreadable = End { offset: 0, found: "no block" };
+    let missing = missing.or(files.first().map(|file| (file.path.as_path(), unreadable)));
+    match missing {
+        Some((path, end)) if durable_below > replayed.end => Err(WalOpenError::Corrupt {
+            path: path.to_owned(),
+            offset: end.offset,
+            lsn: replayed.end,
+            found: end.found,
+            durable_below,
+        }),
+        _ => Ok(replayed),
+    }
+}
+
+/// Where a file stops being part of the log.
+#[derive(Clone, Copy)]
+struct End {
+    offset: u64,
+    found: &'static str,
+}
+
+/// Replays the blocks of one file below `limit`.
+async fn replay_file(
+    file: &SlotFile,
+    limit: Lsn,
+    replayed: &mut Replayed,
+    visitor: &mut dyn ReplayVisitor,
+) -> Result<End, WalOpenError> {
+    let mut walker = Walker::payloads(file);
+    // The number that belongs to the place looked at.
+    let mut here = file.first.map_or(limit, |first| first.lsn);
+    while let Some((offset, at)) = walker.next(|header| file.owns(header)).await.map_err(failed("read", &file.path))? {
+        let header = match at {
+            At::Block(header) => header,
+            At::Stale(header) if crate::mutant!("wal.accept_stale_block") => {
+                BlockHeader { lsn: replayed.end, ..header }
+            }
+            // Damage to what is not needed any more: the place where the needed part begins is yet to come.
+            _ if here < replayed.end => continue,
+            _ => {
+                crate::sometimes!("wal.stale_block_rejected", matches!(at, At::Stale(_)));
+                crate::sometimes!("wal.torn_tail", at == At::Other);
+                return Ok(End { offset, found: at.describe() });
+            }
+        };
+        if header.lsn >= limit {
+            return Ok(End { offset, found: "a block that a later file replaces" });
+        }
+        here = header.lsn.next();
+        if header.lsn < replayed.end {
+            continue;
+        }
+        if header.lsn > replayed.end {
+            crate::sometimes!("wal.torn_tail");
+            return Ok(End { offset, found: "a later block" });
+        }
+        let payload = walker.payload(offset, &header).await.map_err(failed("read", &file.path))?;
+        if !header.payload_matches(&payload) && !crate::mutant!("wal.skip_crc") {
+            crate::sometimes!("wal.torn_tail");
+            return Ok(End { offset, found: "a block with a wrong checksum" });
+        }
+        let entries = entry::decode(payload, header.entries).map_err(|reason| WalOpenError::Unreadable {
+            path: file.path.clone(),
+            offset,
+            lsn: header.lsn,
+            reason,
+        })?;
+        for entry in entries {
+            crate::sometimes!("wal.entries_replayed");
+            let visited = visitor.entry(header.lsn, entry).await;
+            visited.map_err(|source| WalOpenError::Visitor { lsn: header.lsn, source })?;
+        }
+        replayed.end = here;
+        replayed.bytes += header.block_bytes();
+    }
+    Ok(End { offset: file.bytes, found: "the end of the file" })
+}

@@ -1,0 +1,4 @@
+//! Tests of the log as a whole on real files, and of its pure parts.
+
+mod cycles;
+mod support;
