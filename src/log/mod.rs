@@ -1,1 +1,28 @@
-//! The partition log: offsets, append, read, producer state, epochs, recovery.
+//! The partition log: offsets, append, read, producer state, leader epochs, recovery.
+//!
+//! What lives where: [`producer`], [`epochs`], [`state`] and `needs` are pure. `partition` appends and commits, `read`
+//! serves, `write_behind` brings durable records to the segment files, `segments` keeps those files, `recovery` puts it
+//! all together again at start, [`LogManager`] owns the partitions of a broker.
+
+mod config;
+pub mod epochs;
+mod manager;
+mod needs;
+mod open;
+mod partition;
+pub mod producer;
+mod read;
+mod recovery;
+mod segments;
+mod space;
+pub mod state;
+mod write_behind;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{LogConfig, LogManagerConfig, TailConfig, TimestampType};
+pub use manager::{LogManager, PartitionSpec};
+pub use partition::{AppendError, Offsets, PartitionLog, Pending, QueueFull, Room};
+pub use read::{Isolation, ReadError, ReadResult};
+pub use recovery::OpenError;

@@ -2,7 +2,7 @@
 //! beyond the record batch that it stores verbatim.
 
 pub mod checkpoint;
-mod durable;
+pub(crate) mod durable;
 pub mod frame;
 mod ids;
 mod index;

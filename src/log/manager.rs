@@ -1,0 +1,194 @@
+//! All partition logs of a broker over one write-ahead log: opening, creating, and the tasks that write behind,
+//! checkpoint and watch the free space.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::config::{LogConfig, LogManagerConfig};
+use super::epochs::EpochCache;
+use super::needs::Needs;
+use super::partition::{PartitionLog, Recovered};
+use super::producer::Producers;
+use super::recovery::{self, OpenError};
+use super::segments::Segments;
+use super::space::SpaceGuard;
+use crate::io::{Env, Task};
+use crate::storage::wal::Wal;
+use crate::storage::{Lsn, PartitionKey, SegmentContext};
+
+/// How often the free space is measured when nothing asks for it.
+const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long to wait between two attempts to relieve the write-ahead log.
+const PRESSURE_PAUSE: Duration = Duration::from_millis(10);
+
+/// What all partition logs share.
+pub(super) struct Shared {
+    pub(super) env: Env,
+    pub(super) config: LogManagerConfig,
+    pub(super) wal: Wal,
+    pub(super) segments: SegmentContext,
+    pub(super) needs: Needs,
+    pub(super) space: SpaceGuard,
+    /// Bounds the partitions written behind at the same time.
+    pub(super) writers: Semaphore,
+}
+
+/// A partition as the cluster's metadata describes it.
+#[derive(Clone, Debug)]
+pub struct PartitionSpec {
+    /// Which partition.
+    pub key: PartitionKey,
+    /// The topic's name: directories and files are named after it.
+    pub topic: String,
+    /// The epoch in which this broker leads it.
+    pub leader_epoch: i32,
+    /// The topic's settings.
+    pub config: LogConfig,
+}
+
+/// All partition logs of a broker.
+pub struct LogManager {
+    shared: Arc<Shared>,
+    partitions: Arc<RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>>,
+    background: Vec<Task>,
+}
+
+impl LogManager {
+    /// Opens the write-ahead log and all partitions. When it answers, everything that was recovered is durable outside
+    /// the write-ahead log: a power cut right after loses nothing that is served.
+    pub async fn open(env: &Env, config: LogManagerConfig, partitions: Vec<PartitionSpec>) -> Result<Self, OpenError> {
+        let context = SegmentContext::new(env.clone(), config.hot_segments_max);
+        let recovered = recovery::recover(env, &context, &config, partitions).await?;
+        let space = SpaceGuard::new(env.clone(), config.data_dir.clone(), config.free_space_reserve);
+        space.measure(0).await;
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            wal: recovered.wal,
+            segments: context,
+            needs: Needs::default(),
+            space,
+            writers: Semaphore::new(config.write_behind_parallelism.max(1)),
+            config,
+        });
+        let logs = recovered.partitions.into_iter().map(|(spec, state)| {
+            let log = PartitionLog::new(spec.key, Arc::clone(&shared), spec.config, spec.leader_epoch, state);
+            (spec.key, log)
+        });
+        let partitions = Arc::new(RwLock::new(logs.collect()));
+        let mut manager = Self { shared, partitions, background: Vec::new() };
+        manager.start_background();
+        Ok(manager)
+    }
+
+    /// A partition's log.
+    pub fn partition(&self, key: &PartitionKey) -> Option<Arc<PartitionLog>> {
+        self.partitions.read().expect("no holder of the lock panics").get(key).cloned()
+    }
+
+    /// All partition logs, in the order of their keys.
+    pub fn all(&self) -> Vec<Arc<PartitionLog>> {
+        snapshot(&self.partitions)
+    }
+
+    /// Adds an empty partition, which must be durable in the metadata already. Its directory is made when its first
+    /// records are written behind; until then the write-ahead log alone holds them. Existing is fine.
+    pub fn create(&self, spec: PartitionSpec) -> Result<Arc<PartitionLog>, OpenError> {
+        let segments = Segments::empty(&self.shared.env, &self.shared.segments, &self.shared.config.data_dir, &spec)?;
+        let mut partitions = self.partitions.write().expect("no holder of the lock panics");
+        let log = partitions.entry(spec.key).or_insert_with(|| {
+            let nothing = Recovered {
+                log_start: 0,
+                log_end: 0,
+                epochs: EpochCache::default(),
+                producers: Producers::default(),
+                flushed_lsn: Lsn::default(),
+                segments,
+            };
+            PartitionLog::new(spec.key, Arc::clone(&self.shared), spec.config, spec.leader_epoch, nothing)
+        });
+        Ok(Arc::clone(log))
+    }
+
+    /// Takes no more appends, writes and flushes everything, and ends the background tasks.
+    pub async fn close(self) {
+        let logs = self.all();
+        for log in &logs {
+            log.close();
+        }
+        self.shared.wal.close().await;
+        for task in &self.background {
+            task.cancel();
+            task.join().await;
+        }
+        for log in logs {
+            log.checkpoint_all().await;
+        }
+    }
+
+    fn start_background(&mut self) {
+        let (shared, partitions) = (Arc::clone(&self.shared), Arc::clone(&self.partitions));
+        self.background.push(self.shared.env.spawn("log-sweep", async move {
+            let mut pressure = shared.wal.pressure();
+            loop {
+                tokio::select! { biased;
+                    () = wanting(&mut pressure) => relieve(&shared, &partitions).await,
+                    () = shared.env.sleep(shared.config.write_behind_delay) => {}
+                }
+                sweep(&shared, &partitions);
+            }
+        }));
+        let (shared, partitions) = (Arc::clone(&self.shared), Arc::clone(&self.partitions));
+        self.background.push(self.shared.env.spawn("log-space", async move {
+            loop {
+                tokio::select! { biased;
+                    () = shared.space.look_asked() => shared.env.sleep(SPACE_INTERVAL / 10).await,
+                    () = shared.env.sleep(SPACE_INTERVAL) => {}
+                }
+                let unwritten = needing(&shared, &partitions).iter().map(|log| log.unwritten_bytes()).sum();
+                shared.space.measure(unwritten).await;
+            }
+        }));
+    }
+}
+
+/// Resolves when the write-ahead log asks for a release.
+async fn wanting(pressure: &mut tokio::sync::watch::Receiver<Lsn>) {
+    // Its sender lives as long as the log that this task holds.
+    let _ = pressure.wait_for(|&below| below > Lsn::default()).await;
+}
+
+fn snapshot(partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> Vec<Arc<PartitionLog>> {
+    partitions.read().expect("no holder of the lock panics").values().cloned().collect()
+}
+
+/// Partitions with data that only the write-ahead log holds for sure, oldest first.
+fn needing(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> Vec<Arc<PartitionLog>> {
+    let partitions = partitions.read().expect("no holder of the lock panics");
+    shared.needs.oldest().iter().filter_map(|(key, _)| partitions.get(key).cloned()).collect()
+}
+
+/// Starts writing what has waited long enough.
+fn sweep(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
+    for log in needing(shared, partitions) {
+        log.start_writing_if_due();
+    }
+}
+
+/// The write-ahead log is near its limit: checkpoint the partitions that keep most of it until it has what it asks for.
+async fn relieve(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
+    crate::sometimes!("log.wal_pressure");
+    for log in needing(shared, partitions) {
+        let wanted = *shared.wal.pressure().borrow();
+        if wanted <= shared.needs.floor() {
+            break;
+        }
+        log.checkpoint_all().await;
+    }
+    // What is still reported at this moment, or a full disk, keeps the floor for a while: do not spin on it.
+    shared.wal.release(shared.needs.floor());
+    shared.env.sleep(PRESSURE_PAUSE).await;
+}

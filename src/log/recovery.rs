@@ -1,0 +1,364 @@
+//! Putting partitions together at start: cut the segment files to the checkpoint, apply exactly the write-ahead log's
+//! entries above it, and make all of it durable outside the write-ahead log before anything is served.
+//!
+//! # What a crash can leave, and what happens
+//! | found | done |
+//! |---|---|
+//! | no directory, or one without manifest, checkpoint and records | the partition is empty; the write-ahead log has everything |
+//! | manifest and checkpoint | segments past the checkpoint go, its segment is cut to its position |
+//! | manifest, no checkpoint | the first one was never completed: whole batches of the segments count |
+//! | manifest damaged or missing beside records | rebuilt from the segment files |
+//! | manifest of another topic id | the directory is set aside under another name |
+//! | segment shorter than its checkpoint says | not left by a crash: refuse to start |
+//! | write-ahead log entry below the partition's log end | skipped: already there |
+//! | write-ahead log entry above the partition's log end | not left by a crash: refuse to start |
+//! | entry of a partition that the metadata does not know | skipped: the topic was deleted |
+//!
+//! A second crash during recovery finds the same again: the checkpoint is written last, and the write-ahead log is
+//! released only after it. What was read may have been in the page cache alone (after `kill -9`), so whatever was
+//! applied is flushed even if nothing had to be written.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use super::config::LogManagerConfig;
+use super::epochs::EpochCache;
+use super::manager::PartitionSpec;
+use super::open;
+use super::partition::Recovered;
+use super::producer::{ProducerBatch, Producers, SnapshotDamaged};
+use super::segments::Segments;
+use crate::io::{BoxFuture, Env};
+use crate::storage::checkpoint::{self, Checkpoint, EpochStart};
+use crate::storage::names::NameError;
+use crate::storage::segment::{SegmentContext, SegmentError};
+use crate::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal, WalOpenError};
+use crate::storage::{Lsn, PartitionKey, manifest};
+use crate::wire::batch::RecordBatch;
+
+/// Replayed bytes that are gathered before they are written to the segment file.
+const GATHERED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Why the logs could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A topic's name does not fit into a file name.
+    #[error("topic {topic:?} cannot be stored: {error}")]
+    Name {
+        /// The topic.
+        topic: String,
+        /// Why.
+        error: NameError,
+    },
+    /// The disk failed.
+    #[error("{action} of partition {partition}: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// For which partition.
+        partition: PartitionKey,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The manifest cannot be used.
+    #[error("the manifest in {}: {error}", dir.display())]
+    Manifest {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Why.
+        error: manifest::LoadError,
+    },
+    /// No checkpoint can be used.
+    #[error("the checkpoint in {}: {error}", dir.display())]
+    Checkpoint {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Why.
+        error: checkpoint::OpenError,
+    },
+    /// A segment file cannot be used.
+    #[error("a segment in {}: {error}", dir.display())]
+    Segment {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Why.
+        error: SegmentError,
+    },
+    /// The producer snapshot within an undamaged checkpoint cannot be read.
+    #[error("the checkpoint in {}: {error}", dir.display())]
+    Snapshot {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Why.
+        error: SnapshotDamaged,
+    },
+    /// Records that were acknowledged are in neither the segment files nor the write-ahead log.
+    #[error(
+        "partition {partition} of topic {topic:?} ends at offset {log_end}, but the write-ahead log goes on at {found}: \
+         the records between are lost. Restore the data folder from a copy, or remove the partition's directory to give \
+         up its records"
+    )]
+    Gap {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: PartitionKey,
+        /// Where the segment files end.
+        log_end: i64,
+        /// Where the write-ahead log goes on.
+        found: i64,
+    },
+    /// The write-ahead log cannot be used.
+    #[error(transparent)]
+    Wal(#[from] WalOpenError),
+}
+
+/// What [`recover`] gives: the write-ahead log, and a state for every partition.
+pub(super) struct RecoveredAll {
+    pub(super) wal: Wal,
+    pub(super) partitions: Vec<(PartitionSpec, Recovered)>,
+}
+
+/// Recovers all partitions.
+pub(super) async fn recover(
+    env: &Env,
+    context: &SegmentContext,
+    config: &LogManagerConfig,
+    specs: Vec<PartitionSpec>,
+) -> Result<RecoveredAll, OpenError> {
+    let mut replay = Replay { partitions: BTreeMap::new(), failed: None };
+    for spec in specs {
+        let rebuild = Rebuild::load(env, context, config, spec).await?;
+        replay.partitions.insert(rebuild.spec.key, rebuild);
+    }
+    // A partition without a checkpoint needs all there is, so nothing is given as a floor.
+    let checkpointed = replay.partitions.values().map(|rebuild| rebuild.covered).max().unwrap_or_default();
+    let known = KnownLsns { checkpointed, ..KnownLsns::default() };
+    let opened = Wal::open(env, &config.data_dir.join("wal"), config.wal.clone(), known, &mut replay).await;
+    if let Some(error) = replay.failed {
+        return Err(error);
+    }
+    let wal = opened?;
+    let mut partitions = Vec::with_capacity(replay.partitions.len());
+    for (_, mut rebuild) in replay.partitions {
+        rebuild.finish().await?;
+        partitions.push(rebuild.into_recovered());
+    }
+    wal.recovered();
+    Ok(RecoveredAll { wal, partitions })
+}
+
+/// Applies replayed entries to the partitions.
+struct Replay {
+    partitions: BTreeMap<PartitionKey, Rebuild>,
+    failed: Option<OpenError>,
+}
+
+impl ReplayVisitor for Replay {
+    fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>> {
+        Box::pin(async move {
+            let Some(rebuild) = self.partitions.get_mut(&entry_partition(&entry)) else {
+                return Ok(());
+            };
+            rebuild.apply(lsn, entry).await.map_err(|error| {
+                let message = error.to_string();
+                self.failed = Some(error);
+                message.into()
+            })
+        })
+    }
+}
+
+/// A partition on its way back.
+struct Rebuild {
+    spec: PartitionSpec,
+    env: Env,
+    dir: PathBuf,
+    segments: Segments,
+    log_start: i64,
+    log_end: i64,
+    epochs: EpochCache,
+    producers: Producers,
+    /// The position up to which the checkpoint has everything.
+    covered: Lsn,
+    /// The position of the newest entry that was applied.
+    applied: Option<Lsn>,
+    gathered: Vec<RecordBatch>,
+    gathered_bytes: usize,
+}
+
+impl Rebuild {
+    async fn load(
+        env: &Env,
+        context: &SegmentContext,
+        config: &LogManagerConfig,
+        spec: PartitionSpec,
+    ) -> Result<Self, OpenError> {
+        let opened = open::open(env, context, &config.data_dir, &spec).await?;
+        let segments = opened.segments;
+        let dir = segments.dir();
+        let end = segments.list().last().map_or(0, |active| active.next_offset());
+        let mut rebuild = Self {
+            env: env.clone(),
+            segments,
+            log_start: 0,
+            log_end: end,
+            epochs: EpochCache::from_entries(opened.epochs.iter().map(|it| (it.leader_epoch, it.start_offset))),
+            producers: Producers::default(),
+            covered: Lsn::default(),
+            applied: None,
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            dir,
+            spec,
+        };
+        if let Some(checkpoint) = opened.checkpoint {
+            rebuild.start_from(checkpoint)?;
+        }
+        Ok(rebuild)
+    }
+
+    fn start_from(&mut self, checkpoint: Checkpoint) -> Result<(), OpenError> {
+        self.log_start = checkpoint.log_start;
+        self.log_end = checkpoint.next_offset;
+        self.covered = checkpoint.lsn;
+        let epochs = checkpoint.epochs.iter();
+        self.epochs = EpochCache::from_entries(
+            epochs.map(|&EpochStart { leader_epoch, start_offset }| (leader_epoch, start_offset)),
+        );
+        self.producers = Producers::decode(checkpoint.producers)
+            .map_err(|error| OpenError::Snapshot { dir: self.dir.clone(), error })?;
+        Ok(())
+    }
+
+    async fn apply(&mut self, lsn: Lsn, entry: Entry) -> Result<(), OpenError> {
+        if lsn <= self.covered {
+            return Ok(());
+        }
+        crate::sometimes!("log.entry_replayed");
+        self.applied = Some(lsn);
+        match entry {
+            Entry::Append { batches, .. } => {
+                for batch in batches {
+                    self.append(batch)?;
+                }
+                if self.gathered_bytes >= GATHERED_BYTES_MAX {
+                    self.write().await?;
+                }
+            }
+            Entry::Truncate { end_offset, .. } => self.truncate(end_offset).await?,
+            Entry::LogStart { offset, .. } => {
+                self.log_start = self.log_start.max(offset);
+                self.epochs.advance_start(self.log_start);
+            }
+            Entry::EpochStart { leader_epoch, start_offset, .. } => self.epochs.begin(leader_epoch, start_offset),
+            Entry::Drop { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, batch: RecordBatch) -> Result<(), OpenError> {
+        let (base_offset, last_offset) = (batch.base_offset(), batch.last_offset());
+        if last_offset < self.log_end {
+            crate::sometimes!("log.replay_skipped");
+            return Ok(());
+        }
+        if base_offset != self.log_end {
+            return Err(OpenError::Gap {
+                topic: self.spec.topic.clone(),
+                partition: self.spec.key,
+                log_end: self.log_end,
+                found: base_offset,
+            });
+        }
+        self.epochs.begin(batch.leader_epoch(), base_offset);
+        self.remember(&batch, base_offset);
+        self.log_end = last_offset + 1;
+        self.gathered_bytes += batch.size();
+        self.gathered.push(batch);
+        Ok(())
+    }
+
+    fn remember(&mut self, batch: &RecordBatch, base_offset: i64) {
+        let (id, epoch, sequence) = (batch.producer_id(), batch.producer_epoch(), batch.base_sequence());
+        if let Some(producer) = ProducerBatch::new(id, epoch, sequence, batch.last_offset_delta()) {
+            let seen = self.env.wall().0;
+            self.producers.append(&producer, base_offset, batch.last_offset(), batch.max_timestamp(), seen);
+        }
+    }
+
+    async fn truncate(&mut self, end_offset: i64) -> Result<(), OpenError> {
+        if end_offset >= self.log_end {
+            return Ok(());
+        }
+        self.write().await?;
+        let outcome = self.segments.write().await.truncate(end_offset).await;
+        outcome.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?;
+        self.producers.truncate(end_offset);
+        self.epochs.truncate(end_offset);
+        self.log_end = end_offset;
+        Ok(())
+    }
+
+    async fn write(&mut self) -> Result<(), OpenError> {
+        let batches = std::mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
+        let outcome = self.segments.write().await.append(&self.spec.config, &batches).await;
+        outcome.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })
+    }
+
+    /// Makes what was applied durable: afterwards the write-ahead log is not needed for this partition.
+    async fn finish(&mut self) -> Result<(), OpenError> {
+        self.write().await?;
+        let Some(applied) = self.applied else {
+            return Ok(());
+        };
+        let mut writer = self.segments.write().await;
+        let at = |error| OpenError::Segment { dir: self.dir.clone(), error };
+        // A partition all of whose records lie in the write-ahead log may still lack its directory.
+        writer.create_directory(&self.spec.config, self.log_end).await.map_err(at)?;
+        writer.flush().await.map_err(at)?;
+        let stored = writer.checkpoint(|segment, position, next_offset| Checkpoint {
+            lsn: applied,
+            segment,
+            position,
+            next_offset,
+            log_start: self.log_start,
+            epochs: epoch_starts(&self.epochs),
+            producers: self.producers.encode(next_offset),
+        });
+        let stored = stored.await;
+        drop(writer);
+        stored.map_err(at)?;
+        self.covered = applied;
+        Ok(())
+    }
+
+    fn into_recovered(self) -> (PartitionSpec, Recovered) {
+        let recovered = Recovered {
+            log_start: self.log_start,
+            log_end: self.log_end,
+            epochs: self.epochs,
+            producers: self.producers,
+            flushed_lsn: self.covered,
+            segments: self.segments,
+        };
+        (self.spec, recovered)
+    }
+}
+
+/// The epochs as a checkpoint holds them.
+pub(super) fn epoch_starts(epochs: &EpochCache) -> Vec<EpochStart> {
+    epochs.entries().iter().map(|&(leader_epoch, start_offset)| EpochStart { leader_epoch, start_offset }).collect()
+}
+
+fn entry_partition(entry: &Entry) -> PartitionKey {
+    match entry {
+        Entry::Append { partition, .. }
+        | Entry::Truncate { partition, .. }
+        | Entry::LogStart { partition, .. }
+        | Entry::EpochStart { partition, .. } => *partition,
+        Entry::Drop { topic } => PartitionKey { topic: *topic, index: 0 },
+    }
+}

@@ -1,0 +1,217 @@
+//! The partition log on the real file system: appending, reading back, and coming back after a stop and after a crash.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::io::Env;
+use crate::io::real::block_on_test;
+use crate::storage::wal::WalConfig;
+use crate::storage::{PartitionKey, TopicId};
+use crate::wire::batch::{BatchBuilder, BatchLimits, RecordBatch, Validation};
+use crate::wire::codec::Codec;
+
+const KEY: PartitionKey = PartitionKey { topic: TopicId([7; 16]), index: 0 };
+
+fn spec(leader_epoch: i32, segment_bytes: u64) -> PartitionSpec {
+    let config = LogConfig {
+        segment_bytes,
+        flush_interval_messages: 10,
+        index_interval_messages: 5,
+        timestamp_after_max_ms: i64::MAX,
+        ..LogConfig::default()
+    };
+    PartitionSpec { key: KEY, topic: "orders".to_owned(), leader_epoch, config }
+}
+
+async fn open_with(env: &Env, dir: &Path, spec: PartitionSpec) -> LogManager {
+    let mut config = LogManagerConfig::new(dir.to_owned(), WalConfig::sim());
+    config.free_space_reserve = 0;
+    config.tail = TailConfig { unwritten_bytes: 1 << 20, ring_bytes: 2048, write_at_once_bytes: 1024 };
+    config.write_behind_delay = Duration::from_millis(5);
+    LogManager::open(env, config, vec![spec]).await.expect("the log opens")
+}
+
+fn batch(from: i64, records: i64, producer: Option<i32>) -> RecordBatch {
+    let mut builder = BatchBuilder::new(Codec::None);
+    if let Some(sequence) = producer {
+        builder = builder.producer(42, 0, sequence);
+    }
+    for number in from..from + records {
+        builder.push(number * 10, None, Some(format!("value {number} {}", "x".repeat(50)).as_bytes()));
+    }
+    builder.build().expect("no codec can fail")
+}
+
+async fn append(env: &Env, log: &Arc<PartitionLog>, batch: RecordBatch) -> Result<i64, AppendError> {
+    let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
+    let size = batch.size();
+    let room = log.reserve(size, env.now() + Duration::from_secs(10)).await.expect("room");
+    let pending = log.append(batch, &facts, size, room)?;
+    let base_offset = pending.base_offset;
+    pending.durable().await.map(|()| base_offset)
+}
+
+/// All values from `from` on.
+async fn values(log: &PartitionLog, from: i64) -> Vec<String> {
+    let mut values = Vec::new();
+    let mut next = from;
+    while next < log.offsets().high_watermark {
+        let read = log.read(next, 500, true, Isolation::HighWatermark).await.expect("readable");
+        let bytes: Vec<u8> = read.batches.iter().flat_map(|piece| piece.to_vec()).collect();
+        for batch in RecordBatch::split(Bytes::from(bytes)).expect("whole batches") {
+            assert!(batch.verify_crc());
+            for record in batch.records(1 << 20).expect("readable") {
+                let record = record.expect("readable");
+                if record.offset >= next {
+                    assert_eq!(record.offset, next);
+                    next += 1;
+                    let value = record.value.expect("a value");
+                    values.push(String::from_utf8_lossy(&value).split(" x").next().unwrap_or_default().to_owned());
+                }
+            }
+        }
+    }
+    values
+}
+
+fn expected(from: i64, to: i64) -> Vec<String> {
+    (from..to).map(|number| format!("value {number}")).collect()
+}
+
+async fn fill(env: &Env, log: &Arc<PartitionLog>, from: i64, to: i64) {
+    for number in from..to {
+        assert_eq!(append(env, log, batch(number, 1, None)).await, Ok(number));
+    }
+}
+
+#[test]
+fn records_are_read_back_from_ring_and_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    block_on_test(|env| async move {
+        let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        fill(&env, &log, 0, 100).await;
+        assert_eq!(log.offsets(), Offsets { log_start: 0, high_watermark: 100, log_end: 100 });
+        assert_eq!(values(&log, 0).await, expected(0, 100));
+        assert_eq!(values(&log, 97).await, expected(97, 100));
+        manager.close().await;
+    });
+}
+
+#[test]
+fn everything_is_back_after_a_clean_stop_and_numbering_goes_on() {
+    let dir = tempfile::tempdir().expect("a folder");
+    block_on_test(|env| async move {
+        for round in 0..4 {
+            let manager = open_with(&env, dir.path(), spec(round + 1, 2000)).await;
+            let log = manager.partition(&KEY).expect("the partition");
+            let done = i64::from(round) * 50;
+            assert_eq!(values(&log, 0).await, expected(0, done), "round {round}");
+            fill(&env, &log, done, done + 50).await;
+            assert_eq!(log.epoch_at(done), Some(round + 1));
+            assert_eq!(log.epoch_at(0), Some(1));
+            manager.close().await;
+        }
+    });
+}
+
+#[test]
+fn everything_acknowledged_is_back_after_a_crash() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for round in 0..6 {
+        let path = dir.path().to_owned();
+        // Each round has a world of its own, which ends in the middle of whatever the background tasks do.
+        block_on_test(|env| async move {
+            let manager = open_with(&env, &path, spec(round + 1, 3000)).await;
+            let log = manager.partition(&KEY).expect("the partition");
+            let done = i64::from(round) * 40;
+            assert_eq!(log.offsets().log_end, done);
+            assert_eq!(values(&log, 0).await, expected(0, done), "round {round}");
+            fill(&env, &log, done, done + 40).await;
+        });
+    }
+}
+
+#[test]
+fn a_retry_after_a_restart_is_answered_with_its_first_offset() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().to_owned();
+    block_on_test(|env| async move {
+        let manager = open_with(&env, &path, spec(1, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        assert_eq!(append(&env, &log, batch(0, 3, Some(0))).await, Ok(0));
+        assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3));
+        assert_eq!(append(&env, &log, batch(0, 3, Some(0))).await, Ok(0));
+        manager.close().await;
+    });
+    block_on_test(|env| async move {
+        let manager = open_with(&env, dir.path(), spec(2, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3));
+        assert!(matches!(append(&env, &log, batch(9, 1, Some(9))).await, Err(AppendError::OutOfOrderSequence(_))));
+        assert_eq!(append(&env, &log, batch(5, 1, Some(5))).await, Ok(5));
+        assert_eq!(log.offsets().log_end, 6);
+        manager.close().await;
+    });
+}
+
+#[test]
+fn look_ups_by_time_find_the_record_in_files_and_in_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    block_on_test(|env| async move {
+        let manager = open_with(&env, dir.path(), spec(1, 2000)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        for from in (0..90).step_by(3) {
+            append(&env, &log, batch(from, 3, None)).await.expect("appended");
+        }
+        for number in 0..90 {
+            let found =
+                log.offset_for_time(number * 10 - 9).await.expect("readable").map(|it| (it.offset, it.timestamp));
+            assert_eq!(found, Some((number, number * 10)));
+        }
+        assert_eq!(log.offset_for_time(891).await.expect("readable"), None);
+        assert_eq!(log.max_timestamp().await.expect("readable").map(|it| it.offset), Some(89));
+        manager.close().await;
+    });
+}
+
+#[test]
+fn reads_outside_the_log_are_refused_and_at_its_end_empty() {
+    let dir = tempfile::tempdir().expect("a folder");
+    block_on_test(|env| async move {
+        let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        fill(&env, &log, 0, 2).await;
+        let at = |offset| log.read(offset, 100, true, Isolation::HighWatermark);
+        assert!(at(2).await.is_ok_and(|read| read.batches.is_empty() && read.high_watermark == 2));
+        for offset in [-1, 3] {
+            assert!(matches!(at(offset).await, Err(ReadError::OutOfRange { log_start: 0, log_end: 2, .. })));
+        }
+        let small = log.read(0, 10, false, Isolation::HighWatermark).await.expect("readable");
+        assert!(small.batches.is_empty(), "without min_one nothing may be larger than asked for");
+        manager.close().await;
+    });
+}
+
+#[test]
+fn the_brokers_time_and_timestamps_out_of_range() {
+    let dir = tempfile::tempdir().expect("a folder");
+    block_on_test(|env| async move {
+        let mut strange = spec(1, 1 << 20);
+        strange.config.timestamp_after_max_ms = 1000;
+        let manager = open_with(&env, dir.path(), strange.clone()).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        let future = batch(env.wall().0, 1, None);
+        assert!(matches!(append(&env, &log, future.clone()).await, Err(AppendError::InvalidTimestamp { .. })));
+        strange.config.timestamp_type = TimestampType::LogAppendTime;
+        log.set_config(strange.config);
+        assert_eq!(append(&env, &log, future).await, Ok(0));
+        let found = log.max_timestamp().await.expect("readable").expect("a record");
+        assert!((found.timestamp - env.wall().0).abs() < 60_000);
+        manager.close().await;
+    });
+}
