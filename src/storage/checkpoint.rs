@@ -384,4 +384,62 @@ mod tests {
             prop_assert!(decode_slot(&bytes).is_err());
         }
     }
+
+    fn numbered(n: u64, producers: usize) -> Checkpoint {
+        Checkpoint {
+            lsn: Lsn(n),
+            segment: 0,
+            position: n * 100,
+            next_offset: n as i64 * 10,
+            log_start: 0,
+            epochs: vec![EpochStart { leader_epoch: 1, start_offset: 0 }],
+            producers: vec![n as u8; producers].into(),
+        }
+    }
+
+    async fn flip(env: &Env, path: &Path, at: u64) {
+        let file = env.disk().open(path, OpenMode::ReadWrite).await.expect("the slot");
+        let byte = file.read_at(at, 1).await.expect("readable")[0];
+        file.write_at(at, vec![Bytes::from(vec![byte ^ 4])]).await.expect("writable");
+    }
+
+    #[test]
+    fn slots_take_turns_and_a_torn_one_falls_back_to_the_other() {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        crate::io::real::block_on_test(|env| async move {
+            let dir = temporary.path();
+            let open = async || CheckpointStore::open(&env, dir, PARTITION).await;
+            let (mut store, none) = open().await.expect("a new partition");
+            assert_eq!(none, None);
+            for n in 1..=5 {
+                // Shorter each time: old bytes stay behind.
+                store.store(&numbered(n, 2000 - n as usize * 300)).await.expect("room on the disk");
+                let (_, found) = open().await.expect("whole");
+                assert_eq!(found, Some(numbered(n, 2000 - n as usize * 300)));
+            }
+            // The fifth is in slot a.
+            flip(&env, &dir.join(FILE_NAMES[0]), 60).await;
+            let (mut store, found) = open().await.expect("one slot is whole");
+            assert_eq!(found, Some(numbered(4, 800)));
+            // The next one goes over the torn slot, not over the last whole one.
+            store.store(&numbered(6, 0)).await.expect("room on the disk");
+            flip(&env, &dir.join(FILE_NAMES[0]), 60).await;
+            assert_eq!(open().await.expect("one slot is whole").1, Some(numbered(4, 800)));
+            flip(&env, &dir.join(FILE_NAMES[1]), 60).await;
+            assert!(matches!(open().await.err(), Some(OpenError::Damaged { .. })));
+        });
+    }
+
+    #[test]
+    fn another_partitions_checkpoint_is_not_taken() {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        crate::io::real::block_on_test(|env| async move {
+            let dir = temporary.path();
+            let other = PartitionKey { index: 5, ..PARTITION };
+            let (mut store, _) = CheckpointStore::open(&env, dir, other).await.expect("a new partition");
+            store.store(&numbered(1, 10)).await.expect("room on the disk");
+            let opened = CheckpointStore::open(&env, dir, PARTITION).await;
+            assert!(matches!(opened.err(), Some(OpenError::Foreign(found)) if found == other));
+        });
+    }
 }

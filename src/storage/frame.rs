@@ -215,30 +215,92 @@ impl Sequence {
     }
 }
 
-/// Walks the whole frames at the beginning of `bytes`, verifying each in its place, and calls `visit` with its position
-/// within `bytes`. Returns the bytes of the frames taken and why the walk stopped (`None`: at the exact end).
-pub fn walk(
-    bytes: &[u8],
-    batch_bytes_max: usize,
-    sequence: &mut Sequence,
-    mut visit: impl FnMut(usize, &FrameHeader),
-) -> (usize, Option<FrameError>) {
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let checked = FrameHeader::parse(rest, batch_bytes_max).and_then(|header| {
-            let frame = rest.get(..header.frame_len()).ok_or(FrameError::Truncated)?;
-            header.verify_crc(frame)?;
-            sequence.accept(&header)?;
-            Ok(header)
-        });
-        match checked {
-            Ok(header) => {
-                visit(at, &header);
-                at += header.frame_len();
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::batch::{BatchBuilder, Stamp};
+
+    fn frame(base_offset: i64, leader_epoch: i32, values: &[Vec<u8>]) -> Vec<u8> {
+        let mut builder = BatchBuilder::default();
+        for value in values {
+            builder.push(5, None, Some(value));
+        }
+        let batch = builder.build().expect("nothing to compress").assign(base_offset, leader_epoch, Stamp::Keep);
+        [&MAGIC_BYTES[..], &batch.to_bytes()].concat()
+    }
+
+    /// What any reader does with a frame: header, CRC, place.
+    fn check(bytes: &[u8], sequence: &mut Sequence) -> Result<FrameHeader, FrameError> {
+        let header = FrameHeader::parse(bytes, 1 << 20)?;
+        header.verify_crc(bytes)?;
+        sequence.accept(&header)?;
+        Ok(header)
+    }
+
+    fn dense(next_offset: i64) -> Sequence {
+        Sequence::new(OffsetRule::Dense, next_offset, 3)
+    }
+
+    #[test]
+    fn the_magic_spells_the_name() {
+        assert_eq!(&MAGIC_BYTES[4..], b"KILO");
+    }
+
+    #[test]
+    fn a_frame_must_be_the_one_due() {
+        let bytes = frame(40, 3, &[vec![1], vec![2]]);
+        let mut sequence = dense(40);
+        let header = check(&bytes, &mut sequence).expect("a good frame");
+        assert_eq!((header.base_offset, header.last_offset, header.frame_len()), (40, 41, bytes.len()));
+        assert_eq!(sequence.next_offset(), 42);
+        assert_eq!(check(&bytes, &mut dense(39)), Err(FrameError::Gap { expected: 39, found: 40 }));
+        assert_eq!(check(&bytes, &mut dense(41)), Err(FrameError::Gap { expected: 41, found: 40 }));
+        assert!(check(&bytes, &mut Sequence::new(OffsetRule::Ascending, 39, 3)).is_ok());
+        assert!(check(&bytes, &mut Sequence::new(OffsetRule::Ascending, 41, 3)).is_err());
+        let mut later = Sequence::new(OffsetRule::Dense, 40, 4);
+        assert_eq!(check(&bytes, &mut later), Err(FrameError::EpochFell { before: 4, found: 3 }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_flipped_bit_passes(
+            values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 1..5),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let good = frame(40, 3, &values);
+            let mut bytes = good.clone();
+            let bit = at.index(bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            // A higher leader epoch alone cannot be told from a new leader: its successor gives it away.
+            let is_epoch = (20..24).contains(&(bit / 8));
+            let result = check(&bytes, &mut dense(40));
+            prop_assert!(result.is_err() || is_epoch, "byte {}: {:?}", bit / 8, result);
+            if is_epoch && let Ok(header) = result {
+                let mut sequence = Sequence::new(OffsetRule::Dense, 40, header.leader_epoch);
+                prop_assert!(check(&good, &mut sequence).is_err());
             }
-            Err(why) => return (at, Some(why)),
+        }
+
+        #[test]
+        fn no_truncation_passes(value in prop::collection::vec(any::<u8>(), 0..50), cut in any::<prop::sample::Index>()) {
+            let bytes = frame(40, 3, &[value]);
+            let cut = cut.index(bytes.len());
+            prop_assert_eq!(check(&bytes[..cut], &mut dense(40)), Err(FrameError::Truncated));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_without_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            headed in any::<bool>(),
+        ) {
+            if headed && bytes.len() > 24 {
+                bytes[..MAGIC_LEN].copy_from_slice(&MAGIC_BYTES);
+                bytes[16..20].copy_from_slice(&100u32.to_be_bytes());
+                bytes[24] = 2;
+            }
+            prop_assert!(check(&bytes, &mut Sequence::new(OffsetRule::Ascending, 0, -1)).is_err());
         }
     }
-    (at, None)
 }

@@ -336,4 +336,28 @@ mod tests {
         bytes[body..].copy_from_slice(&crc.to_be_bytes());
         assert_eq!(Manifest::decode(&bytes), Err(DecodeError::Segments));
     }
+
+    #[test]
+    fn the_last_switch_counts() {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        crate::io::real::block_on_test(|env| async move {
+            let dir = temporary.path();
+            let partition = PartitionKey { topic: TopicId([7; 16]), index: 0 };
+            assert!(matches!(Manifest::load(&env, dir, partition).await, Err(LoadError::Missing)));
+            let mut manifest = Manifest::new(partition, 5);
+            manifest.store(&env, dir).await.expect("room on the disk");
+            manifest.segments[0].sealed =
+                Some(Sealed { len: 100, next_offset: 10, max_timestamp: 3, offsets: OffsetRule::Dense });
+            manifest.segments.push(SegmentMeta { base_offset: 10, tier: Tier::Hot, sealed: None });
+            manifest.store(&env, dir).await.expect("room on the disk");
+            assert_eq!(Manifest::load(&env, dir, partition).await.expect("whole"), manifest);
+            // A temporary file, as a crash leaves it, changes nothing.
+            let temporary = dir.join("manifest.tmp");
+            let file = env.disk().open(&temporary, crate::io::OpenMode::Create).await.expect("a new file");
+            file.write_at(0, vec![Bytes::from_static(b"KILO")]).await.expect("room on the disk");
+            assert_eq!(Manifest::load(&env, dir, partition).await.expect("whole"), manifest);
+            let other = PartitionKey { topic: TopicId([8; 16]), index: 0 };
+            assert!(matches!(Manifest::load(&env, dir, other).await, Err(LoadError::Foreign(found)) if found == partition));
+        });
+    }
 }
