@@ -357,7 +357,9 @@ mod tests {
             file.write_at(0, vec![Bytes::from_static(b"KILO")]).await.expect("room on the disk");
             assert_eq!(Manifest::load(&env, dir, partition).await.expect("whole"), manifest);
             let other = PartitionKey { topic: TopicId([8; 16]), index: 0 };
-            assert!(matches!(Manifest::load(&env, dir, other).await, Err(LoadError::Foreign(found)) if found == partition));
+            assert!(
+                matches!(Manifest::load(&env, dir, other).await, Err(LoadError::Foreign(found)) if found == partition)
+            );
         });
     }
 }

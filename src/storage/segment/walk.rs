@@ -111,7 +111,7 @@ impl Walker {
         let left = usize::try_from(self.end.saturating_sub(position)).unwrap_or(usize::MAX);
         self.chunk = self.file.read_at(position, step.max(len).min(left)).await?;
         self.chunk_at = position;
-        self.read_bytes = step.saturating_mul(2).min(READ_BYTES_MAX).max(SPARSE_READ_BYTES);
+        self.read_bytes = step.saturating_mul(2).clamp(SPARSE_READ_BYTES, READ_BYTES_MAX);
         Ok(self.chunk.clone())
     }
 }
