@@ -5,10 +5,10 @@
 //! | `append` | + records | + batch | |
 //! | `append` of a retry, original in flight | | its waiter joins the original | |
 //! | `committed(ticket)` | | − front | = end of the front batch |
-//! | `failed(ticket)`, ticket in flight | = base of the front batch | all out, producers undone | |
+//! | `failed(ticket)`, ticket in flight | = base of its batch | − it and its successors, producers undone | |
 //! | `failed(ticket)`, ticket unknown | | | |
 //!
-//! Commits and failures come in the order of the appends. A failure takes all successors with it: their offsets would
+//! Commits come in the order of the appends. A failure takes all successors with it: their offsets would
 //! leave a hole. What the write-ahead log later says about those successors is ignored, since their tickets are gone;
 //! the write-ahead log fails everything it holds before it takes anything new, so none of them can succeed.
 
@@ -163,19 +163,17 @@ impl<W> AppendState<W> {
 
     /// The append failed: it and all its successors are taken back. Gives all who wait.
     pub fn failed(&mut self, ticket: Ticket) -> Vec<W> {
-        if !self.in_flight.iter().any(|it| it.ticket == ticket) {
+        let Some(position) = self.in_flight.iter().position(|it| it.ticket == ticket) else {
             return Vec::new();
-        }
-        self.log_end = self.high_watermark;
-        let mut waiters = Vec::new();
-        while let Some(mut last) = self.in_flight.pop_back() {
-            if let Some(undo) = last.undo.take() {
+        };
+        let mut taken_back = self.in_flight.split_off(position);
+        self.log_end = taken_back[0].batch.base_offset();
+        for lost in taken_back.iter_mut().rev() {
+            if let Some(undo) = lost.undo.take() {
                 self.producers.undo(undo);
             }
-            last.waiters.append(&mut waiters);
-            waiters = last.waiters;
         }
-        waiters
+        taken_back.into_iter().flat_map(|lost| lost.waiters).collect()
     }
 }
 
@@ -253,6 +251,17 @@ mod tests {
         // The producer sends the lost batch again: it is neither a duplicate nor out of order.
         let again = offer(&mut state, &batch(1, 1), 4);
         assert_eq!(state.committed(again).map(|it| it.batch.base_offset()), Some(1));
+    }
+
+    #[test]
+    fn a_failure_leaves_what_is_before_it_in_flight() {
+        let mut state = fresh();
+        let first = offer(&mut state, &batch(0, 2), 1);
+        let second = offer(&mut state, &batch(2, 1), 2);
+        assert_eq!(state.failed(second), [2]);
+        assert_eq!((state.log_end(), state.high_watermark()), (2, 0));
+        assert_eq!(state.committed(first).map(|it| it.waiters), Some(vec![1]));
+        assert_eq!((state.log_end(), state.high_watermark()), (2, 2));
     }
 
     #[test]

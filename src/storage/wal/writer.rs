@@ -233,12 +233,19 @@ impl Writer {
         self.env.fail_stop(code, &message).await
     }
 
+    /// Fails everything that waits, and what is submitted while the callbacks run: a caller may have queued a successor
+    /// of a failed entry before it hears of the failure, and that one must not be written.
     fn fail_waiting(&self, why: WalFailed) {
-        let waiting = self.shared.state().core.take_waiting();
-        if why == WalFailed::NoSpace && !waiting.is_empty() {
-            self.shared.counters.no_space(waiting.len());
+        loop {
+            let waiting = self.shared.state().core.take_waiting();
+            if waiting.is_empty() {
+                return;
+            }
+            if why == WalFailed::NoSpace {
+                self.shared.counters.no_space(waiting.len());
+            }
+            waiting.into_iter().for_each(|item| (item.tag)(Err(why)));
         }
-        waiting.into_iter().for_each(|item| (item.tag)(Err(why)));
     }
 
     async fn on_prepared(&mut self, result: Result<NewFile, PrepareError>) {
