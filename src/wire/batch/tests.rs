@@ -191,6 +191,27 @@ fn a_run_of_batches_is_split_and_a_cut_one_is_left() {
     assert_eq!(batches[1].clone().compact(), batches[1]);
 }
 
+/// Batches as clients sent them: `captured.hex` names them.
+#[test]
+fn batches_of_real_clients_are_valid() {
+    let lines = include_str!("tests/captured.hex").lines();
+    let mut seen = Vec::new();
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        let bytes = line.as_bytes().chunks(2).map(|digits| {
+            let digits = std::str::from_utf8(digits).expect("ASCII");
+            u8::from_str_radix(digits, 16).expect("hexadecimal")
+        });
+        let batch = RecordBatch::split(bytes.collect::<Vec<_>>().into()).expect("one batch").remove(0);
+        let facts = batch.validate(Validation::Strict, &LIMITS).expect("valid");
+        let values = batch.records(1 << 20).expect("decompresses").map(|record| record.expect("well-formed").value);
+        let first = values.flatten().next().expect("a value");
+        let first = String::from_utf8_lossy(&first).into_owned();
+        let codec = batch.codec().expect("known").name();
+        seen.push(format!("{codec}: {} records, {} bytes, {first:.20}", facts.records, facts.decompressed_bytes));
+    }
+    insta::assert_snapshot!(seen.join("\n"));
+}
+
 mod oracle {
     //! The same batches through the crate `kafka-protocol`.
 
