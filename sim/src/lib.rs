@@ -7,5 +7,9 @@ compile_error!(
      or add `--cfg madsim` to it."
 );
 
+pub mod disk;
 pub mod history;
+pub mod host;
+pub mod net;
 pub mod oracle;
+pub mod trace;

@@ -1,0 +1,83 @@
+//! What a scenario can do to a node's disk, and see of it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::faults::{DiskFaults, DiskSpeed, Injection};
+use super::ops::DiskState;
+use crate::host::Shared;
+
+/// Control over one node's disk.
+pub struct DiskControl {
+    shared: Arc<Shared>,
+    node: usize,
+}
+
+impl DiskControl {
+    pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Self {
+        Self { shared, node }
+    }
+
+    fn with<T>(&self, action: impl FnOnce(&mut DiskState) -> T) -> T {
+        self.shared.with(|state, _| action(&mut state.nodes[self.node].disk))
+    }
+
+    /// Replaces the rates of random faults. The default switches them all off.
+    pub fn set_faults(&self, faults: DiskFaults) {
+        self.with(|disk| disk.faults = faults);
+    }
+
+    /// Adds a fault at a chosen operation.
+    pub fn inject(&self, injection: Injection) {
+        self.with(|disk| disk.injections.push((injection, 0)));
+    }
+
+    /// Removes all injections, those that have happened and those that have not.
+    pub fn clear_injections(&self) {
+        self.with(|disk| disk.injections.clear());
+    }
+
+    /// Changes how fast the disk is.
+    pub fn set_speed(&self, speed: DiskSpeed) {
+        self.with(|disk| disk.speed = speed);
+    }
+
+    /// Limits the space in bytes; `None` takes the limit away.
+    pub fn set_capacity(&self, capacity: Option<u64>) {
+        self.with(|disk| disk.model.set_capacity(capacity));
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.with(|disk| disk.model.used())
+    }
+
+    /// Faults that bit so far: "operation fault" and how often.
+    pub fn bitten(&self) -> BTreeMap<String, u64> {
+        self.with(|disk| disk.bitten.clone())
+    }
+
+    /// The system drops clean pages, which shows what a failed flush lost.
+    pub fn evict(&self) {
+        self.with(|disk| disk.model.evict());
+    }
+
+    /// Flips one bit of a file at rest.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
+        self.with(|disk| disk.model.flip_bit(path, offset, bit))
+    }
+
+    /// Every file with its length, sorted by path.
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        self.with(|disk| disk.model.files())
+    }
+
+    /// What a file reads as.
+    pub fn read_file(&self, path: &Path) -> io::Result<Bytes> {
+        self.with(|disk| disk.model.read_file(path))
+    }
+}

@@ -1,0 +1,487 @@
+//! The disk of a node as its program sees it: operations that take time and can fail, on the pure model.
+//!
+//! An operation takes effect when it completes. What is in flight when a process is killed may or may not still take
+//! effect, each for itself; a flush covers what had been written when it was submitted, and nothing later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use kilo::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode};
+use tokio::sync::oneshot;
+
+use super::faults::{DiskFaults, DiskSpeed, Fault, Injection, OpKind};
+use super::file::SECTOR_BYTES;
+use super::model::{DiskModel, Ino, errno, os_error};
+use crate::host::env::{SimHost, dead};
+use crate::host::node::Incarnation;
+use crate::host::{Fx, Shared, State};
+
+/// As in the real world.
+const LOCK_FILE: &str = ".lock";
+
+type Job = Box<dyn FnOnce(&mut State, u64, &mut Fx) + Send>;
+
+/// A node's disk: survives incarnations.
+pub(crate) struct DiskState {
+    pub(crate) model: DiskModel,
+    pub(super) faults: DiskFaults,
+    /// Each with the number of matching operations seen since it was added.
+    pub(super) injections: Vec<(Injection, u64)>,
+    pub(super) speed: DiskSpeed,
+    /// Faults that bit, by kind of operation and fault.
+    pub(super) bitten: BTreeMap<String, u64>,
+    rng: fastrand::Rng,
+    in_flight: BTreeMap<u64, Job>,
+    operations: u64,
+    /// When the device has transferred what it was asked to.
+    busy_until: u64,
+    locks: BTreeSet<PathBuf>,
+}
+
+impl DiskState {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            model: DiskModel::new(),
+            faults: DiskFaults::default(),
+            injections: Vec::new(),
+            speed: DiskSpeed::default(),
+            bitten: BTreeMap::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            in_flight: BTreeMap::new(),
+            operations: 0,
+            busy_until: 0,
+            locks: BTreeSet::new(),
+        }
+    }
+
+    fn draw(&mut self, kind: OpKind, path: &str) -> Option<Fault> {
+        let mut fault = self.faults.draw(kind, &mut self.rng);
+        for (injection, seen) in &mut self.injections {
+            if injection.op == kind && path.contains(&injection.path) {
+                if *seen == injection.nth {
+                    fault = Some(injection.fault);
+                }
+                *seen += 1;
+            }
+        }
+        if let Some(fault) = fault {
+            *self.bitten.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
+        }
+        fault
+    }
+
+    /// When an operation that starts now ends.
+    fn ends_at(&mut self, now: u64, kind: OpKind, bytes: u64, fault: Option<Fault>) -> u64 {
+        let transfer = bytes.saturating_mul(1_000_000_000) / self.speed.bytes_per_s.max(1);
+        self.busy_until = self.busy_until.max(now) + transfer;
+        let slow = if let Some(Fault::Slow(ms)) = fault { ms * 1_000_000 } else { 0 };
+        self.busy_until + self.speed.latency_ns(kind, &mut self.rng) + slow
+    }
+}
+
+/// The process has ended: what it had in flight happens, or not, each for itself; its handles and locks are gone.
+pub(crate) fn settle_in_flight(state: &mut State, now: u64, node: usize, rng: &mut fastrand::Rng, fx: &mut Fx) {
+    for (_, job) in std::mem::take(&mut state.nodes[node].disk.in_flight) {
+        if rng.bool() {
+            job(state, now, fx);
+        } else {
+            fx.drop_later(job);
+        }
+    }
+    let disk = &mut state.nodes[node].disk;
+    fx.drop_later(std::mem::take(&mut disk.in_flight));
+    disk.locks.clear();
+    disk.model.close_all();
+}
+
+/// What a fault makes of an operation that then does nothing.
+fn refusal(fault: Option<Fault>) -> io::Result<()> {
+    match fault {
+        Some(Fault::Eio) => Err(os_error(errno::EIO)),
+        Some(Fault::NoSpace) => Err(os_error(errno::ENOSPC)),
+        Some(Fault::TooManyFiles) => Err(os_error(errno::EMFILE)),
+        Some(Fault::Lie | Fault::FlipBit | Fault::Slow(_)) | None => Ok(()),
+    }
+}
+
+/// Who asks for what, for faults and traces.
+struct Request {
+    node: usize,
+    kind: OpKind,
+    path: Arc<str>,
+    /// Position and length, where there are.
+    range: Option<(u64, u64)>,
+}
+
+impl Request {
+    fn trace<T>(&self, state: &mut State, now: u64, result: &io::Result<T>) {
+        let Self { node, kind, path, range } = self;
+        let name = kind.name();
+        let outcome = match result {
+            Ok(_) => String::new(),
+            Err(error) => format!(" {:?}", error.raw_os_error().unwrap_or(0)),
+        };
+        match range {
+            Some((at, len)) => state.trace(now, *node, format_args!("disk {name} {path} {at}+{len}{outcome}")),
+            None => state.trace(now, *node, format_args!("disk {name} {path}{outcome}")),
+        }
+    }
+
+    /// Puts `job` in flight; it runs when its time has come.
+    fn start(
+        self,
+        state: &mut State,
+        now: u64,
+        bytes: u64,
+        fx: &mut Fx,
+        job: impl FnOnce(Self, &mut State, u64, Option<Fault>, &mut Fx) + Send + 'static,
+    ) {
+        let node = self.node;
+        let disk = &mut state.nodes[node].disk;
+        let fault = disk.draw(self.kind, &self.path);
+        let at = disk.ends_at(now, self.kind, bytes, fault);
+        let id = disk.operations;
+        disk.operations += 1;
+        disk.in_flight.insert(id, Box::new(move |state, now, fx| job(self, state, now, fault, fx)));
+        state.events.at(at, fx, move |state, now, fx| {
+            if let Some(job) = state.nodes[node].disk.in_flight.remove(&id) {
+                job(state, now, fx);
+            }
+        });
+    }
+}
+
+type Reply<T> = oneshot::Sender<io::Result<T>>;
+
+fn answer<T: Send + 'static>(reply: Reply<T>, result: io::Result<T>, fx: &mut Fx) {
+    fx.after(move || {
+        let _ = reply.send(result);
+    });
+}
+
+/// What every operation starts from.
+#[derive(Clone)]
+struct Access {
+    shared: Arc<Shared>,
+    incarnation: Arc<Incarnation>,
+}
+
+impl Access {
+    fn host(&self) -> SimHost {
+        SimHost::new(self.shared.clone(), self.incarnation.clone())
+    }
+
+    /// Submits an operation; `begin` puts it in flight.
+    fn submit<T: Send + 'static>(
+        &self,
+        kind: OpKind,
+        path: Arc<str>,
+        range: Option<(u64, u64)>,
+        begin: impl FnOnce(Request, &mut State, u64, Reply<T>, &mut Fx),
+    ) -> BoxFuture<'static, io::Result<T>> {
+        let (reply, receiver) = oneshot::channel();
+        let now = self.shared.now();
+        self.shared.with(|state, fx| {
+            let request = Request { node: self.incarnation.node, kind, path, range };
+            match self.host().check_alive(state, &format!("{} {}", kind.name(), request.path)) {
+                Ok(()) => begin(request, state, now, reply, fx),
+                Err(error) => answer(reply, Err(error), fx),
+            }
+        });
+        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(dead())) })
+    }
+
+    /// Submits an operation that does one thing to the disk, unless a fault refuses it.
+    fn simple<T: Send + 'static>(
+        &self,
+        kind: OpKind,
+        path: Arc<str>,
+        range: Option<(u64, u64)>,
+        operation: impl FnOnce(&mut State) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, io::Result<T>> {
+        let bytes = if kind == OpKind::Read { range.map_or(0, |(_, len)| len) } else { 0 };
+        self.submit(kind, path, range, move |request, state, now, reply, fx| {
+            request.start(state, now, bytes, fx, move |request, state, now, fault, fx| {
+                let result = refusal(fault).and_then(|()| operation(state));
+                request.trace(state, now, &result);
+                answer(reply, result, fx);
+            });
+        })
+    }
+}
+
+struct SimFile {
+    access: Access,
+    ino: Ino,
+    path: Arc<str>,
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        // The end of the incarnation has closed everything.
+        if self.access.incarnation.is_alive() {
+            self.access.shared.with(|state, _| {
+                let node = &mut state.nodes[self.access.incarnation.node];
+                node.disk.model.close(self.ino);
+                node.descriptors = node.descriptors.saturating_sub(1);
+            });
+        }
+    }
+}
+
+impl SimFile {
+    fn simple<T: Send + 'static>(
+        &self,
+        kind: OpKind,
+        range: Option<(u64, u64)>,
+        operation: impl FnOnce(&mut DiskState, Ino) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, io::Result<T>> {
+        let (ino, node) = (self.ino, self.access.incarnation.node);
+        let handle = self.hold();
+        self.access.simple(kind, self.path.clone(), range, move |state| {
+            let result = operation(&mut state.nodes[node].disk, ino);
+            handle.release(state);
+            result
+        })
+    }
+
+    /// An operation in flight keeps the file open, though its handle may be dropped.
+    fn hold(&self) -> Held {
+        let node = self.access.incarnation.node;
+        // After the end of the incarnation the operation will be refused, and nothing lets go again.
+        if self.access.incarnation.is_alive() {
+            self.access.shared.with(|state, _| state.nodes[node].disk.model.hold(self.ino));
+        }
+        Held { node, ino: self.ino }
+    }
+
+    fn write(&self, offset: u64, buffers: Vec<Bytes>, then_sync: bool) -> BoxFuture<'static, io::Result<()>> {
+        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let (ino, node) = (self.ino, self.access.incarnation.node);
+        let handle = self.hold();
+        let range = Some((offset, len));
+        self.access.submit(OpKind::Write, self.path.clone(), range, move |request, state, now, reply, fx| {
+            request.start(state, now, 0, fx, move |request, state, now, fault, fx| {
+                let result = write(&mut state.nodes[node].disk, ino, offset, buffers, fault);
+                request.trace(state, now, &result);
+                if result.is_err() || !then_sync {
+                    handle.release(state);
+                    return answer(reply, result, fx);
+                }
+                let request = Request { kind: OpKind::Sync, range: None, ..request };
+                start_sync(request, state, now, handle, reply, fx);
+            });
+        })
+    }
+}
+
+/// A handle that an operation in flight keeps.
+struct Held {
+    node: usize,
+    ino: Ino,
+}
+
+impl Held {
+    fn release(self, state: &mut State) {
+        state.nodes[self.node].disk.model.close(self.ino);
+    }
+}
+
+fn write(disk: &mut DiskState, ino: Ino, offset: u64, mut buffers: Vec<Bytes>, fault: Option<Fault>) -> io::Result<()> {
+    let refused = refusal(fault);
+    if refused.is_err() {
+        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let mut left = disk.rng.u64(0..=len / SECTOR_BYTES) * SECTOR_BYTES;
+        for buffer in &mut buffers {
+            let part = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+            buffer.truncate(part);
+            left -= part as u64;
+        }
+    }
+    disk.model.write(ino, offset, &buffers)?;
+    refused
+}
+
+fn start_sync(request: Request, state: &mut State, now: u64, handle: Held, reply: Reply<()>, fx: &mut Fx) {
+    let disk = &mut state.nodes[handle.node].disk;
+    let token = disk.model.begin_sync(handle.ino);
+    let bytes = disk.model.pending_bytes(handle.ino);
+    request.start(state, now, bytes, fx, move |request, state, now, fault, fx| {
+        let disk = &mut state.nodes[handle.node].disk;
+        let result = refusal(fault);
+        match (&result, fault) {
+            (Err(_), _) => disk.model.fail_sync(token, &mut disk.rng),
+            (Ok(()), Some(Fault::Lie)) => {}
+            (Ok(()), _) => disk.model.complete_sync(token),
+        }
+        handle.release(state);
+        request.trace(state, now, &result);
+        answer(reply, result, fx);
+    });
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'static, io::Result<Bytes>> {
+        let (ino, node) = (self.ino, self.access.incarnation.node);
+        let range = Some((offset, len as u64));
+        let handle = self.hold();
+        self.access.submit(OpKind::Read, self.path.clone(), range, move |request, state, now, reply, fx| {
+            request.start(state, now, len as u64, fx, move |request, state, now, fault, fx| {
+                let disk = &mut state.nodes[node].disk;
+                let mut result = refusal(fault).and_then(|()| disk.model.read(ino, offset, len));
+                if let (Ok(bytes), Some(Fault::FlipBit)) = (&mut result, fault) {
+                    *bytes = flip_one_bit(bytes, &mut disk.rng);
+                }
+                handle.release(state);
+                request.trace(state, now, &result);
+                answer(reply, result, fx);
+            });
+        })
+    }
+
+    fn write_at(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'static, io::Result<()>> {
+        self.write(offset, buffers, false)
+    }
+
+    fn sync_data(&self) -> BoxFuture<'static, io::Result<()>> {
+        let handle = self.hold();
+        self.access.submit(OpKind::Sync, self.path.clone(), None, move |request, state, now, reply, fx| {
+            start_sync(request, state, now, handle, reply, fx);
+        })
+    }
+
+    fn write_at_and_sync(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'static, io::Result<()>> {
+        self.write(offset, buffers, true)
+    }
+
+    fn allocate(&self, len: u64) -> BoxFuture<'static, io::Result<()>> {
+        self.simple(OpKind::Allocate, Some((0, len)), move |disk, ino| disk.model.allocate(ino, len))
+    }
+
+    fn set_len(&self, len: u64) -> BoxFuture<'static, io::Result<()>> {
+        self.simple(OpKind::SetLen, Some((0, len)), move |disk, ino| disk.model.set_len(ino, len))
+    }
+
+    fn len(&self) -> BoxFuture<'static, io::Result<u64>> {
+        self.simple(OpKind::Len, None, |disk, ino| disk.model.len(ino))
+    }
+}
+
+fn flip_one_bit(bytes: &Bytes, rng: &mut fastrand::Rng) -> Bytes {
+    let mut bytes = BytesMut::from(&bytes[..]);
+    if !bytes.is_empty() {
+        let at = rng.usize(..bytes.len());
+        bytes[at] ^= 1 << rng.u8(..8);
+    }
+    bytes.freeze()
+}
+
+struct SimLock {
+    access: Access,
+    path: PathBuf,
+}
+
+impl DirLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        if self.access.incarnation.is_alive() {
+            let node = self.access.incarnation.node;
+            self.access.shared.with(|state, _| state.nodes[node].disk.locks.remove(&self.path));
+        }
+    }
+}
+
+impl SimHost {
+    fn access(&self) -> Access {
+        Access { shared: self.shared.clone(), incarnation: self.incarnation.clone() }
+    }
+
+    /// Submits an operation on names.
+    fn on_names<T: Send + 'static>(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        operation: impl FnOnce(&mut DiskState, &Path) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, io::Result<T>> {
+        let node = self.incarnation.node;
+        let owned = path.to_owned();
+        self.access().simple(kind, label(path), None, move |state| operation(&mut state.nodes[node].disk, &owned))
+    }
+}
+
+fn label(path: &Path) -> Arc<str> {
+    path.to_string_lossy().into()
+}
+
+impl Disk for SimHost {
+    fn open(&self, path: &Path, mode: OpenMode) -> BoxFuture<'static, io::Result<File>> {
+        let access = self.access();
+        let path_label = label(path);
+        let path = path.to_owned();
+        self.access().simple(OpKind::Open, path_label.clone(), None, move |state| {
+            let node = &mut state.nodes[access.incarnation.node];
+            if !node.take_descriptor() {
+                return Err(os_error(errno::EMFILE));
+            }
+            match node.disk.model.open(&path, mode) {
+                Ok(ino) => Ok(Arc::new(SimFile { access, ino, path: path_label }) as File),
+                Err(error) => {
+                    node.descriptors -= 1;
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    fn create_dir_all(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
+        self.on_names(OpKind::CreateDir, path, |disk, path| disk.model.create_dir_all(path))
+    }
+
+    fn list(&self, path: &Path) -> BoxFuture<'static, io::Result<Vec<PathBuf>>> {
+        self.on_names(OpKind::List, path, |disk, path| disk.model.list(path))
+    }
+
+    fn exists(&self, path: &Path) -> BoxFuture<'static, io::Result<bool>> {
+        self.on_names(OpKind::Exists, path, |disk, path| Ok(disk.model.exists(path)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> BoxFuture<'static, io::Result<()>> {
+        let to = to.to_owned();
+        self.on_names(OpKind::Rename, from, move |disk, from| disk.model.rename(from, &to))
+    }
+
+    fn remove_file(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
+        self.on_names(OpKind::Remove, path, |disk, path| disk.model.remove_file(path))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
+        self.on_names(OpKind::Remove, path, |disk, path| disk.model.remove_dir_all(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
+        self.on_names(OpKind::SyncDir, path, |disk, path| disk.model.sync_dir(path))
+    }
+
+    fn lock_dir(&self, path: &Path) -> BoxFuture<'static, io::Result<Box<dyn DirLock>>> {
+        let access = self.access();
+        self.on_names(OpKind::Lock, path, move |disk, path| {
+            let ino = disk.model.open(&path.join(LOCK_FILE), OpenMode::Create)?;
+            disk.model.close(ino);
+            if !disk.locks.insert(path.to_owned()) {
+                let message = format!("{} is in use by process 1", path.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, message));
+            }
+            Ok(Box::new(SimLock { access, path: path.to_owned() }) as Box<dyn DirLock>)
+        })
+    }
+
+    fn free_space(&self, path: &Path) -> BoxFuture<'static, io::Result<u64>> {
+        self.on_names(OpKind::FreeSpace, path, |disk, path| {
+            if disk.model.exists(path) { Ok(disk.model.free_space()) } else { Err(os_error(errno::ENOENT)) }
+        })
+    }
+}

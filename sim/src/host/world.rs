@@ -1,0 +1,117 @@
+//! The state that all nodes share, behind one lock, and how code gets at it.
+//!
+//! The lock is short: whatever runs foreign code (waking a task, sending to one, dropping what it owned, killing a node)
+//! is put into [`Fx`] and happens after the lock has been released.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+use super::Finding;
+use super::events::Events;
+use super::node::NodeState;
+use crate::net::NetState;
+use crate::trace::Trace;
+
+/// What happens when the lock has been released.
+#[derive(Default)]
+pub(crate) struct Fx {
+    pub(crate) wakes: Vec<Waker>,
+    after: Vec<Box<dyn FnOnce()>>,
+}
+
+impl Fx {
+    /// Runs `action` without the lock.
+    pub(crate) fn after(&mut self, action: impl FnOnce() + 'static) {
+        self.after.push(Box::new(action));
+    }
+
+    /// Drops `value` without the lock.
+    pub(crate) fn drop_later<T: 'static>(&mut self, value: T) {
+        self.after(move || drop(value));
+    }
+
+    fn run(self) {
+        for waker in self.wakes {
+            waker.wake();
+        }
+        for action in self.after {
+            action();
+        }
+    }
+}
+
+/// The world of one run.
+pub(crate) struct Shared {
+    pub(crate) seed: u64,
+    pub(crate) runtime: madsim::runtime::Handle,
+    time: madsim::time::TimeHandle,
+    state: Mutex<State>,
+}
+
+/// What the lock guards.
+pub(crate) struct State {
+    pub(crate) events: Events,
+    pub(crate) nodes: Vec<NodeState>,
+    pub(crate) net: NetState,
+    pub(crate) trace: Trace,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Shared {
+    pub(crate) fn new(seed: u64, net: NetState, trace: Trace) -> Self {
+        Self {
+            seed,
+            runtime: madsim::runtime::Handle::current(),
+            time: madsim::time::TimeHandle::current(),
+            state: Mutex::new(State { events: Events::default(), nodes: Vec::new(), net, trace, findings: Vec::new() }),
+        }
+    }
+
+    /// Nanoseconds since the run began.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.time.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The same as madsim's instant.
+    pub(crate) fn instant(&self) -> Instant {
+        self.time.now_instant()
+    }
+
+    /// Runs `action` with the lock held, then its after-effects without it.
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&mut State, &mut Fx) -> T) -> T {
+        let mut fx = Fx::default();
+        let result = action(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), &mut fx);
+        fx.run();
+        result
+    }
+}
+
+impl State {
+    /// A line in the trace about a node.
+    pub(crate) fn trace(&mut self, now: u64, node: usize, what: fmt::Arguments<'_>) {
+        self.trace.line(now, &self.nodes[node].label, what);
+    }
+
+    /// Records something that should not have happened.
+    pub(crate) fn finding(&mut self, now: u64, node: usize, what: String) {
+        self.trace(now, node, format_args!("FINDING {what}"));
+        self.findings.push(Finding { at_ns: now, node: self.nodes[node].label.clone(), what });
+    }
+}
+
+/// Mixes names and numbers into a seed. Stable over versions: pinned seeds depend on it.
+pub(crate) fn mix(seed: u64, parts: &[&[u8]]) -> u64 {
+    let mut hash = seed ^ 0xcbf2_9ce4_8422_2325;
+    for part in parts {
+        for &byte in *part {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        // Ends the part, so that ("ab", "c") and ("a", "bc") differ.
+        hash = (hash ^ 0x1ff).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
+}

@@ -1,0 +1,422 @@
+//! A connection: two ends and two directions.
+//!
+//! An end is `Open` (a program holds it), `Closed` (the program let go; the system still delivers what was written and
+//! FIN) or `Gone` (reset, aborted, given up or without power: the system knows nothing of it and answers RST).
+//! A direction holds what was written and not yet sent, and what is under way, in order. Segments that meet a partition
+//! wait at its edge and are sent again when it heals.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::task::Waker;
+
+use bytes::Bytes;
+
+use super::GIVE_UP_NS;
+use crate::host::{Fx, State};
+
+/// Bytes that an end buffers of what arrives, and that a writer may have unacknowledged. Drawn between the two, per
+/// connection.
+const WINDOW_BYTES: (usize, usize) = (16 * 1024, 256 * 1024);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndState {
+    Open,
+    Closed,
+    Gone,
+}
+
+pub(super) struct End {
+    pub(super) node: usize,
+    pub(super) addr: SocketAddr,
+    pub(super) state: EndState,
+    pub(super) received: VecDeque<Bytes>,
+    pub(super) received_bytes: usize,
+    pub(super) fin_received: bool,
+    /// Told to the program once; afterwards reads end and writes fail.
+    pub(super) error: Option<io::ErrorKind>,
+    pub(super) aborted: bool,
+    /// A program has at least one half of it, or is about to get them.
+    pub(super) held: bool,
+    pub(super) shut: bool,
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+}
+
+impl End {
+    fn wake(&mut self, fx: &mut Fx) {
+        fx.wakes.extend(self.reader.take());
+        fx.wakes.extend(self.writer.take());
+    }
+}
+
+enum Segment {
+    Data(Bytes),
+    Fin,
+}
+
+/// From one end to the other.
+#[derive(Default)]
+pub(super) struct Direction {
+    /// Written, not yet sent.
+    queue: VecDeque<Bytes>,
+    pub(super) queued_bytes: usize,
+    fin_queued: bool,
+    fin_sent: bool,
+    flying: VecDeque<Segment>,
+    /// Sent and not acknowledged.
+    pub(super) unacked_bytes: usize,
+    /// Delivered, but the acknowledgement did not get through.
+    ack_held_bytes: usize,
+    last_arrival: u64,
+    /// Grows whenever it stops or goes on, so that an old time-out means nothing.
+    stall: u64,
+    stalled: bool,
+}
+
+pub(super) struct Conn {
+    pub(super) ends: [End; 2],
+    pub(super) directions: [Direction; 2],
+    pub(super) window_bytes: usize,
+    pub(super) rng: fastrand::Rng,
+}
+
+impl Conn {
+    pub(super) fn new(nodes: [usize; 2], addrs: [SocketAddr; 2], mut rng: fastrand::Rng) -> Self {
+        let end = |index: usize| End {
+            node: nodes[index],
+            addr: addrs[index],
+            state: EndState::Open,
+            received: VecDeque::new(),
+            received_bytes: 0,
+            fin_received: false,
+            error: None,
+            aborted: false,
+            held: true,
+            shut: false,
+            reader: None,
+            writer: None,
+        };
+        let window_bytes = rng.usize(WINDOW_BYTES.0..=WINDOW_BYTES.1);
+        Self { ends: [end(0), end(1)], directions: [Direction::default(), Direction::default()], window_bytes, rng }
+    }
+
+    /// Nothing arrives before this.
+    pub(super) fn not_before(&mut self, from: usize, at: u64) {
+        self.directions[from].last_arrival = self.directions[from].last_arrival.max(at);
+    }
+
+    /// Bytes that may be written now.
+    pub(super) fn space(&self, from: usize) -> usize {
+        let direction = &self.directions[from];
+        self.window_bytes.saturating_sub(direction.queued_bytes + direction.unacked_bytes)
+    }
+
+    pub(super) fn push(&mut self, from: usize, bytes: Bytes) {
+        self.directions[from].queued_bytes += bytes.len();
+        self.directions[from].queue.push_back(bytes);
+    }
+
+    /// The next segment, if one may be sent.
+    fn next_segment(&mut self, from: usize, bytes_max: usize) -> Option<(Segment, usize)> {
+        let unread = self.ends[1 - from].received_bytes;
+        let direction = &mut self.directions[from];
+        let Some(first) = direction.queue.front_mut() else {
+            if !direction.fin_queued || direction.fin_sent {
+                return None;
+            }
+            direction.fin_sent = true;
+            return Some((Segment::Fin, 0));
+        };
+        let room = self.window_bytes.saturating_sub(direction.unacked_bytes + unread);
+        let limit = if self.rng.u8(..) < 24 { self.rng.usize(1..=bytes_max) } else { bytes_max };
+        let len = first.len().min(room).min(limit);
+        if len == 0 {
+            return None;
+        }
+        let bytes = first.split_to(len);
+        if first.is_empty() {
+            direction.queue.pop_front();
+        }
+        direction.queued_bytes -= len;
+        direction.unacked_bytes += len;
+        Some((Segment::Data(bytes), len))
+    }
+}
+
+/// Sends what may be sent.
+pub(super) fn pump(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    loop {
+        let Some(conn) = state.net.conns.get_mut(&id) else { return };
+        if conn.ends[from].state == EndState::Gone {
+            return;
+        }
+        let (sender, receiver) = (conn.ends[from].node, conn.ends[1 - from].node);
+        let config = &state.net.link(sender, receiver).config;
+        let (bytes_max, reset) = (config.segment_bytes_max.max(1), config.reset);
+        let Some(conn) = state.net.conns.get_mut(&id) else { return };
+        let Some((segment, len)) = conn.next_segment(from, bytes_max) else { return };
+        let mut rng = conn.rng.fork();
+        if reset > 0.0 && rng.f64() < reset {
+            state.trace(now, sender, format_args!("net c{id} reset by the link"));
+            return reset_both(state, id, fx);
+        }
+        let arrival = state.net.link(sender, receiver).arrival(now, len, &mut rng);
+        let Some(conn) = state.net.conns.get_mut(&id) else { return };
+        let direction = &mut conn.directions[from];
+        direction.flying.push_back(segment);
+        direction.last_arrival = direction.last_arrival.max(arrival);
+        let at = direction.last_arrival;
+        state.events.at(at, fx, move |state, now, fx| arrive(state, now, id, from, fx));
+    }
+}
+
+/// The oldest segment under way reaches the other end, or a partition.
+fn arrive(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    if conn.directions[from].stalled || conn.directions[from].flying.is_empty() {
+        return;
+    }
+    let (sender, receiver) = (conn.ends[from].node, conn.ends[1 - from].node);
+    if state.net.is_blocked(sender, receiver) || !state.nodes[receiver].powered {
+        return stall(state, now, id, from, fx);
+    }
+    deliver(state, now, id, from, fx);
+}
+
+/// Hands the oldest segment under way to the other end's system.
+fn deliver(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let Some(segment) = conn.directions[from].flying.pop_front() else { return };
+    let receiver = conn.ends[1 - from].node;
+    let end = &mut conn.ends[1 - from];
+    match (end.state, segment) {
+        (EndState::Open, Segment::Data(bytes)) => {
+            let len = bytes.len();
+            end.received.push_back(bytes);
+            end.received_bytes += len;
+            fx.wakes.extend(end.reader.take());
+            state.trace(now, receiver, format_args!("net c{id}.{from} {len}"));
+            send_ack(state, now, id, from, len, fx);
+        }
+        (EndState::Open | EndState::Closed, Segment::Fin) => {
+            end.fin_received = true;
+            fx.wakes.extend(end.reader.take());
+            state.trace(now, receiver, format_args!("net c{id}.{from} FIN"));
+            forget_if_over(state, id, fx);
+        }
+        (EndState::Closed | EndState::Gone, Segment::Data(_)) => {
+            conn.ends[1 - from].state = EndState::Gone;
+            conn.directions[from].flying.clear();
+            send_reset(state, now, id, 1 - from, fx);
+        }
+        (EndState::Gone, Segment::Fin) => send_reset(state, now, id, 1 - from, fx),
+    }
+}
+
+fn send_ack(state: &mut State, now: u64, id: u64, from: usize, len: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let (sender, receiver) = (conn.ends[from].node, conn.ends[1 - from].node);
+    let mut rng = conn.rng.fork();
+    let at = now + state.net.link(receiver, sender).latency_ns(&mut rng);
+    state.events.at(at, fx, move |state, now, fx| {
+        let blocked = state.net.is_blocked(receiver, sender);
+        let Some(conn) = state.net.conns.get_mut(&id) else { return };
+        conn.directions[from].ack_held_bytes += len;
+        if blocked {
+            stall(state, now, id, from, fx);
+        } else {
+            acknowledge(state, now, id, from, fx);
+        }
+    });
+}
+
+fn acknowledge(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let direction = &mut conn.directions[from];
+    direction.unacked_bytes -= std::mem::take(&mut direction.ack_held_bytes).min(direction.unacked_bytes);
+    fx.wakes.extend(conn.ends[from].writer.take());
+    pump(state, now, id, from, fx);
+    forget_if_over(state, id, fx);
+}
+
+/// What was sent does not get through, or its acknowledgement does not. The sender gives up in the end.
+fn stall(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let direction = &mut conn.directions[from];
+    if direction.stalled {
+        return;
+    }
+    direction.stalled = true;
+    direction.stall += 1;
+    let (number, sender) = (direction.stall, conn.ends[from].node);
+    state.trace(now, sender, format_args!("net c{id}.{from} stalls"));
+    state.events.at(now + GIVE_UP_NS, fx, move |state, now, fx| {
+        let Some(conn) = state.net.conns.get_mut(&id) else { return };
+        let direction = &conn.directions[from];
+        if direction.stalled && direction.stall == number {
+            state.trace(now, sender, format_args!("net c{id}.{from} gives up"));
+            fail(state, id, from, io::ErrorKind::TimedOut, fx);
+        }
+    });
+}
+
+/// Something has changed: after a time both ends send again what did not get through.
+pub(super) fn try_again_soon(state: &mut State, now: u64, id: u64, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    for from in 0..2 {
+        let at = now + conn.rng.u64(1_000_000..1_500_000_000);
+        state.events.at(at, fx, move |state, now, fx| try_again(state, now, id, from, fx));
+    }
+}
+
+fn try_again(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let (sender, receiver) = (conn.ends[from].node, conn.ends[1 - from].node);
+    if state.net.is_blocked(sender, receiver)
+        || state.net.is_blocked(receiver, sender)
+        || !state.nodes[receiver].powered
+    {
+        return;
+    }
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let direction = &mut conn.directions[from];
+    if direction.stalled {
+        direction.stalled = false;
+        for _ in 0..direction.flying.len() {
+            deliver(state, now, id, from, fx);
+        }
+    }
+    acknowledge(state, now, id, from, fx);
+}
+
+/// The program has read: the sender may send more, when it hears of it.
+pub(super) fn after_read(state: &mut State, now: u64, id: u64, reader: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let from = 1 - reader;
+    if conn.directions[from].queue.is_empty() {
+        return;
+    }
+    let (sender, receiver) = (conn.ends[from].node, conn.ends[reader].node);
+    let mut rng = conn.rng.fork();
+    let at = now + state.net.link(receiver, sender).latency_ns(&mut rng);
+    state.events.at(at, fx, move |state, now, fx| {
+        if !state.net.is_blocked(receiver, sender) {
+            pump(state, now, id, from, fx);
+        }
+    });
+}
+
+/// No more will be written: FIN follows the data.
+pub(super) fn finish(state: &mut State, now: u64, id: u64, end: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    conn.ends[end].shut = true;
+    conn.directions[end].fin_queued = true;
+    pump(state, now, id, end, fx);
+}
+
+/// Both halves are gone, or the process is: FIN after the data; RST if something had arrived that nobody read.
+pub(super) fn close(state: &mut State, now: u64, id: u64, end: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    conn.ends[end].held = false;
+    if conn.ends[end].state != EndState::Open {
+        return forget_if_over(state, id, fx);
+    }
+    fx.drop_later((conn.ends[end].reader.take(), conn.ends[end].writer.take()));
+    if conn.ends[end].received_bytes > 0 {
+        return abort(state, now, id, end, fx);
+    }
+    conn.ends[end].state = EndState::Closed;
+    finish(state, now, id, end, fx);
+    forget_if_over(state, id, fx);
+}
+
+/// Power is lost: the system forgets this end and says nothing.
+pub(super) fn lose_power(state: &mut State, id: u64, end: usize, fx: &mut Fx) {
+    if let Some(conn) = state.net.conns.get_mut(&id) {
+        conn.ends[end].held = false;
+        vanish(state, id, end, fx);
+    }
+}
+
+/// Ends the connection at once and tells the other side, if it can be reached.
+pub(super) fn abort(state: &mut State, now: u64, id: u64, end: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    if conn.ends[end].state == EndState::Gone {
+        return;
+    }
+    conn.ends[end].aborted = true;
+    conn.ends[end].wake(fx);
+    vanish(state, id, end, fx);
+    send_reset(state, now, id, end, fx);
+}
+
+/// The system forgets this end.
+fn vanish(state: &mut State, id: u64, end: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let this = &mut conn.ends[end];
+    this.state = EndState::Gone;
+    this.received.clear();
+    this.received_bytes = 0;
+    let direction = &mut conn.directions[end];
+    direction.queue.clear();
+    direction.queued_bytes = 0;
+    direction.fin_queued = false;
+    forget_if_over(state, id, fx);
+}
+
+fn send_reset(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    let (sender, receiver) = (conn.ends[from].node, conn.ends[1 - from].node);
+    let mut rng = conn.rng.fork();
+    let at = (now + state.net.link(sender, receiver).latency_ns(&mut rng)).max(conn_last_arrival(state, id, from));
+    state.events.at(at, fx, move |state, now, fx| {
+        // Nobody sends a reset again: if it is lost, the other end finds out when it next sends.
+        if !state.net.is_blocked(sender, receiver) && state.nodes[receiver].powered {
+            state.trace(now, receiver, format_args!("net c{id}.{from} RST"));
+            fail(state, id, 1 - from, io::ErrorKind::ConnectionReset, fx);
+        }
+    });
+}
+
+fn conn_last_arrival(state: &State, id: u64, from: usize) -> u64 {
+    state.net.conns.get(&id).map_or(0, |conn| conn.directions[from].last_arrival)
+}
+
+/// This end's connection has failed, as its program will hear.
+fn fail(state: &mut State, id: u64, end: usize, error: io::ErrorKind, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get_mut(&id) else { return };
+    if conn.ends[end].state == EndState::Gone {
+        return;
+    }
+    conn.ends[end].error = Some(error);
+    conn.ends[end].wake(fx);
+    let keeps_received = conn.rng.bool();
+    let received = std::mem::take(&mut conn.ends[end].received);
+    let received_bytes = std::mem::take(&mut conn.ends[end].received_bytes);
+    vanish(state, id, end, fx);
+    // What arrived before the reset may still be read, or may be discarded.
+    if keeps_received && let Some(conn) = state.net.conns.get_mut(&id) {
+        conn.ends[end].received = received;
+        conn.ends[end].received_bytes = received_bytes;
+    }
+}
+
+/// Both ends see a reset at once.
+pub(super) fn reset_both(state: &mut State, id: u64, fx: &mut Fx) {
+    fail(state, id, 0, io::ErrorKind::ConnectionReset, fx);
+    fail(state, id, 1, io::ErrorKind::ConnectionReset, fx);
+}
+
+/// Forgets a connection that no program holds and that has nothing more to say.
+pub(super) fn forget_if_over(state: &mut State, id: u64, fx: &mut Fx) {
+    let Some(conn) = state.net.conns.get(&id) else { return };
+    let is_over = (0..2).all(|end| match conn.ends[end].state {
+        EndState::Open => false,
+        EndState::Gone => conn.directions[end].flying.is_empty(),
+        EndState::Closed => conn.directions[end].fin_sent && conn.directions[end].flying.is_empty(),
+    });
+    if is_over && conn.ends.iter().all(|end| !end.held) {
+        fx.drop_later(state.net.conns.remove(&id));
+    }
+}
