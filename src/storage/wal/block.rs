@@ -196,6 +196,23 @@ impl Pieces {
             self.own_from = self.own.len();
         }
     }
+
+    /// Length and checksum of everything gathered.
+    fn checksum(&self, mut hasher: Hasher) -> (usize, u32) {
+        let mut sum = 0;
+        let mut add = |bytes: &[u8]| {
+            hasher.update(bytes);
+            sum += bytes.len();
+        };
+        for piece in &self.pieces {
+            match piece {
+                Piece::Own { from, to } => add(&self.own[*from..*to]),
+                Piece::Shared(bytes) => add(bytes),
+            }
+        }
+        add(&self.own[self.own_from..]);
+        (sum, hasher.finalize())
+    }
 }
 
 impl entry::Sink for Pieces {
@@ -221,18 +238,7 @@ pub fn build<'a>(identity: &BlockIdentity, entries: impl Iterator<Item = &'a Ent
         entry::encode(entry, &mut out);
         count += 1;
     }
-    out.end_own();
-
-    let mut hasher = seeded(identity.file_sequence, identity.writer);
-    let mut payload_bytes = 0;
-    for piece in &out.pieces {
-        let bytes = match piece {
-            Piece::Own { from, to } => &out.own[*from..*to],
-            Piece::Shared(bytes) => bytes,
-        };
-        hasher.update(bytes);
-        payload_bytes += bytes.len();
-    }
+    let (payload_bytes, payload_crc) = out.checksum(seeded(identity.file_sequence, identity.writer));
     let header = BlockHeader {
         writer: identity.writer,
         file_sequence: identity.file_sequence,
@@ -241,7 +247,7 @@ pub fn build<'a>(identity: &BlockIdentity, entries: impl Iterator<Item = &'a Ent
         floor: identity.floor,
         payload_bytes: u32::try_from(payload_bytes).expect("a group is bounded far below 4 GiB"),
         entries: count,
-        payload_crc: hasher.finalize(),
+        payload_crc,
     };
     let padding = usize::try_from(header.block_bytes()).expect("fits in memory") - HEADER_BYTES - payload_bytes;
     out.own[..HEADER_BYTES].copy_from_slice(&header.encode());

@@ -88,16 +88,14 @@ impl<T> GroupQueue<T> {
 
     /// Takes the next group; empty only if nothing waits.
     pub fn take_group(&mut self, limits: GroupLimits) -> Vec<Item<T>> {
-        let mut group = Group { items: Vec::new(), left: limits.bytes_max };
+        let mut group = Group { items: Vec::new(), bytes: 0, bytes_max: limits.bytes_max };
         while let Some(stage) = self.stages.front_mut() {
             let emptied = match stage {
                 Stage::Alone(item) => group.fits(item.bytes),
                 Stage::Shared { internal, user } => {
-                    let reserve = limits.internal_bytes.min(group.left);
-                    let rest = group.left - reserve;
-                    group.left = reserve;
+                    group.bytes_max = group.bytes.saturating_add(limits.internal_bytes).min(limits.bytes_max);
                     internal.take(&mut group);
-                    group.left += rest;
+                    group.bytes_max = limits.bytes_max;
                     user.take(&mut group);
                     internal.take(&mut group);
                     internal.is_empty() && user.is_empty()
@@ -110,7 +108,7 @@ impl<T> GroupQueue<T> {
                 group.add(item);
             }
         }
-        self.bytes -= group.items.iter().map(|item| item.bytes).sum::<usize>();
+        self.bytes -= group.bytes;
         group.items
     }
 
@@ -122,17 +120,22 @@ impl<T> GroupQueue<T> {
 
 struct Group<T> {
     items: Vec<Item<T>>,
-    left: usize,
+    bytes: usize,
+    bytes_max: usize,
 }
 
 impl<T> Group<T> {
     /// The first entry always fits.
     fn fits(&self, bytes: usize) -> bool {
-        bytes <= self.left || self.items.is_empty()
+        bytes <= self.left() || self.items.is_empty()
+    }
+
+    fn left(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes)
     }
 
     fn add(&mut self, item: Item<T>) {
-        self.left = self.left.saturating_sub(item.bytes);
+        self.bytes += item.bytes;
         self.items.push(item);
     }
 }
@@ -170,7 +173,7 @@ impl<T> Fair<T> {
     }
 
     fn take(&mut self, group: &mut Group<T>) {
-        if self.bytes <= group.left {
+        if self.bytes <= group.left() {
             for partition in std::mem::take(&mut self.ring) {
                 self.partitions.remove(&partition).into_iter().flatten().for_each(|item| group.add(item));
             }

@@ -1,11 +1,11 @@
 //! Open, write, replay, recycle, damage: on real files.
 
-use std::path::Path;
 
-use super::support::{Order, append, contents, open, partition, submit, write};
+use std::time::Duration;
+
+use super::support::{Order, append, open, partition, submit, write};
 use crate::io::real::block_on_test;
-use crate::io::{Env, OpenMode};
-use crate::storage::wal::{Entry, WalConfig, WalFailed, WalOpenError, WalSync};
+use crate::storage::wal::{Entry, WalConfig, WalFailed, WalSync};
 use crate::storage::{Lsn, TopicId};
 
 fn small() -> WalConfig {
@@ -14,11 +14,6 @@ fn small() -> WalConfig {
 
 fn temp() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory")
-}
-
-async fn overwrite(env: &Env, path: &Path, offset: u64, bytes: &[u8]) {
-    let file = env.disk().open(path, OpenMode::ReadWrite).await.expect("it exists");
-    file.write_at(offset, vec![bytes.to_vec().into()]).await.expect("writable");
 }
 
 #[test]
@@ -87,7 +82,7 @@ fn nothing_is_written_before_what_was_replayed_is_durable_elsewhere() {
         let (wal, replayed) = open(&env, dir.path(), small()).await.expect("whole");
         assert_eq!(replayed.len(), 1);
         let mut waiting = submit(&wal, append(0, 1, 100));
-        env.sleep(std::time::Duration::from_millis(30)).await;
+        env.sleep(Duration::from_millis(30)).await;
         assert!(waiting.try_recv().is_err());
         wal.recovered();
         assert_eq!(waiting.await, Ok(Ok(Lsn(2))));
@@ -114,5 +109,75 @@ fn released_files_are_recycled_and_what_they_held_is_not_replayed() {
         assert_eq!(replayed.last(), Some(&append(0, 299, 20_000)));
         assert!(replayed.len() <= 21, "{}", replayed.len());
         assert_eq!(wal.next_lsn(), last.next());
+    });
+}
+
+#[test]
+fn weaker_modes_acknowledge_first_and_flush_later() {
+    let dir = temp();
+    block_on_test(|env| async move {
+        for (name, sync) in [("interval", WalSync::Interval(Duration::from_millis(20))), ("os", WalSync::Os)] {
+            let dir = dir.path().join(name);
+            let config = WalConfig { sync, ..small() };
+            let (wal, _) = open(&env, &dir, config.clone()).await.expect("a new log");
+            assert_eq!(write(&wal, append(0, 0, 100)).await, Ok(Lsn(1)));
+            assert_eq!(wal.durable_lsn(), Lsn(0));
+            if sync != WalSync::Os {
+                env.sleep(Duration::from_millis(200)).await;
+                assert_eq!(wal.durable_lsn(), Lsn(1));
+            }
+            // Files are recycled in these modes too: a full file is flushed.
+            for number in 1..200 {
+                let lsn = write(&wal, append(0, number, 20_000)).await.expect("written");
+                wal.release(lsn);
+            }
+            let stats = wal.stats();
+            assert!(stats.flushes < 120 && stats.files_created < 20, "{sync:?}: {stats:?}");
+            wal.close().await;
+            assert_eq!(wal.durable_lsn(), Lsn(200));
+            let (_wal, replayed) = open(&env, &dir, config).await.expect("whole");
+            assert_eq!(replayed.last(), Some(&append(0, 199, 20_000)));
+        }
+    });
+}
+
+#[test]
+fn an_entry_larger_than_a_file_gets_a_file_of_its_own() {
+    let dir = temp();
+    block_on_test(|env| async move {
+        let (wal, _) = open(&env, dir.path(), small()).await.expect("a new log");
+        let entries = [append(0, 0, 100), append(0, 1, 1_000_000), append(0, 2, 100)];
+        for entry in &entries {
+            write(&wal, entry.clone()).await.expect("written");
+        }
+        wal.close().await;
+        let (_wal, replayed) = open(&env, dir.path(), small()).await.expect("whole");
+        assert_eq!(replayed, entries);
+    });
+}
+
+#[test]
+fn pressure_asks_for_a_release_and_calms_down() {
+    let dir = temp();
+    block_on_test(|env| async move {
+        let (wal, _) = open(&env, dir.path(), small()).await.expect("a new log");
+        let pressure = wal.pressure();
+        let mut number = 0;
+        while *pressure.borrow() == Lsn(0) {
+            write(&wal, append(0, number, 20_000)).await.expect("written");
+            number += 1;
+        }
+        let limit = small().max_bytes;
+        assert!(wal.live_bytes() > limit / 2 && wal.live_bytes() <= limit, "{}", wal.live_bytes());
+        let asked = *pressure.borrow();
+        wal.release(asked);
+        assert_eq!(*pressure.borrow(), Lsn(0));
+        assert!(wal.live_bytes() <= limit / 2 + 128 * 1024, "{}", wal.live_bytes());
+        let last = write(&wal, append(0, number, 100)).await.expect("written");
+        while wal.settled_lsn() < last {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        wal.release(last.next());
+        assert_eq!(wal.live_bytes(), 0);
     });
 }

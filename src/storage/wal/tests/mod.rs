@@ -1,4 +1,7 @@
 //! Tests of the log as a whole on real files, and of its pure parts.
 
 mod cycles;
+mod damage;
+mod format;
+mod grouping;
 mod support;
