@@ -111,7 +111,7 @@ fn entry(bytes: usize) -> Entry {
 
 fn submit(wal: &Wal, entry: &Entry) -> oneshot::Receiver<Lsn> {
     let (sender, receiver) = oneshot::channel();
-    wal.submit(entry.clone(), Box::new(|result| drop(sender.send(result.unwrap()))));
+    wal.submit(entry.clone(), Box::new(|result| _ = sender.send(result.unwrap())));
     receiver
 }
 

@@ -1,6 +1,5 @@
 //! Open, write, replay, recycle, damage: on real files.
 
-
 use std::time::Duration;
 
 use super::support::{Order, append, open, partition, submit, write};
