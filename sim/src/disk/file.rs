@@ -37,6 +37,8 @@ pub(super) struct FileModel {
     blocks: BTreeMap<u64, u64>,
     /// Open handles.
     pub(super) opens: u32,
+    /// Flushes that have failed.
+    pub(super) failures: u64,
 }
 
 impl FileModel {

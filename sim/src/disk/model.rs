@@ -65,6 +65,8 @@ pub struct CrashReport {
 pub struct SyncToken {
     ino: Ino,
     seq: u64,
+    /// How many flushes of the file had failed when this one began.
+    failures: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -320,7 +322,7 @@ impl DiskModel {
 
     /// Begins a flush: it reaches what has been written until now.
     pub fn begin_sync(&self, ino: Ino) -> SyncToken {
-        SyncToken { ino, seq: self.next_seq - 1 }
+        SyncToken { ino, seq: self.next_seq - 1, failures: self.file(ino).map_or(0, |file| file.failures) }
     }
 
     /// Bytes written to a file and not stable.
@@ -328,16 +330,18 @@ impl DiskModel {
         self.file(ino).map_or(0, FileModel::pending_bytes)
     }
 
-    /// Ends a flush well.
-    pub fn complete_sync(&mut self, token: SyncToken) {
-        if let Ok(file) = self.file_mut(token.ino) {
-            file.make_stable(token.seq);
-        }
+    /// Ends a flush well; unless another one of the same file failed while it ran, and took with it what this one was to
+    /// make stable. Linux tells that to every descriptor of the file.
+    pub fn complete_sync(&mut self, token: SyncToken) -> io::Result<()> {
+        let file = self.file_mut(token.ino)?;
+        file.make_stable(token.seq);
+        if file.failures == token.failures { Ok(()) } else { Err(os_error(errno::EIO)) }
     }
 
     /// Ends a flush badly: what it covered counts as clean, though only some of it is stable.
     pub fn fail_sync(&mut self, token: SyncToken, rng: &mut fastrand::Rng) {
         if let Ok(file) = self.file_mut(token.ino) {
+            file.failures += 1;
             file.lose(token.seq, rng);
         }
     }

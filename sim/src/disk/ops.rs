@@ -311,11 +311,11 @@ fn start_sync(request: Request, state: &mut State, now: u64, handle: Held, reply
     let bytes = disk.model.pending_bytes(handle.ino);
     request.start(state, now, bytes, fx, move |request, state, now, fault, fx| {
         let disk = &mut state.nodes[handle.node].disk;
-        let result = refusal(fault);
+        let mut result = refusal(fault);
         match (&result, fault) {
             (Err(_), _) => disk.model.fail_sync(token, &mut disk.rng),
             (Ok(()), Some(Fault::Lie)) => {}
-            (Ok(()), _) => disk.model.complete_sync(token),
+            (Ok(()), _) => result = disk.model.complete_sync(token),
         }
         handle.release(state);
         request.trace(state, now, &result);
