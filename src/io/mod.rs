@@ -5,6 +5,9 @@
 //!
 //! An `Env` belongs to one *incarnation* of a node: once that incarnation has been killed, every call fails.
 
+#[cfg(any(test, feature = "sim-probes"))]
+#[doc(hidden)]
+pub mod conformance;
 mod disk;
 mod net;
 mod panic;
@@ -105,15 +108,20 @@ impl Env {
         })
     }
 
-    /// Runs CPU-heavy work (CRC of large buffers, decompression, compaction) off the reactor.
+    /// Runs CPU-heavy work (CRC of large buffers, decompression, compaction) off the reactor. It is submitted by the call;
+    /// dropping the future does not cancel it.
     ///
     /// Returns `None` when this incarnation has ended, or the closure panicked.
-    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub fn compute<T, W>(&self, work: W) -> impl Future<Output = Option<T>> + Send + use<T, W>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> T + Send + 'static,
+    {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         self.0.compute_boxed(Box::new(move || {
             let _ = sender.send(work());
         }));
-        receiver.await.ok()
+        async move { receiver.await.ok() }
     }
 
     /// A random generator for `purpose` (one stream per purpose and entity).

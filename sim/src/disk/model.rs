@@ -19,6 +19,7 @@ pub mod errno {
     #![allow(missing_docs)]
     pub const ENOENT: i32 = 2;
     pub const EIO: i32 = 5;
+    pub const EBADF: i32 = 9;
     pub const EEXIST: i32 = 17;
     pub const ENOTDIR: i32 = 20;
     pub const EISDIR: i32 = 21;

@@ -217,6 +217,7 @@ struct SimFile {
     access: Access,
     ino: Ino,
     path: Arc<str>,
+    is_writable: bool,
 }
 
 impl Drop for SimFile {
@@ -258,7 +259,15 @@ impl SimFile {
         Held { node, ino: self.ino }
     }
 
+    /// The error of changing a file that was opened for reading.
+    fn read_only<T: Send + 'static>(&self) -> Option<BoxFuture<'static, io::Result<T>>> {
+        (!self.is_writable).then(|| Box::pin(std::future::ready(Err(os_error(errno::EBADF)))) as _)
+    }
+
     fn write(&self, offset: u64, buffers: Vec<Bytes>, then_sync: bool) -> BoxFuture<'static, io::Result<()>> {
+        if let Some(error) = self.read_only() {
+            return error;
+        }
         let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let (ino, node) = (self.ino, self.access.incarnation.node);
         let handle = self.hold();
@@ -358,10 +367,16 @@ impl DiskFile for SimFile {
     }
 
     fn allocate(&self, len: u64) -> BoxFuture<'static, io::Result<()>> {
+        if let Some(error) = self.read_only() {
+            return error;
+        }
         self.simple(OpKind::Allocate, Some((0, len)), move |disk, ino| disk.model.allocate(ino, len))
     }
 
     fn set_len(&self, len: u64) -> BoxFuture<'static, io::Result<()>> {
+        if let Some(error) = self.read_only() {
+            return error;
+        }
         self.simple(OpKind::SetLen, Some((0, len)), move |disk, ino| disk.model.set_len(ino, len))
     }
 
@@ -428,7 +443,9 @@ impl Disk for SimHost {
                 return Err(os_error(errno::EMFILE));
             }
             match node.disk.model.open(&path, mode) {
-                Ok(ino) => Ok(Arc::new(SimFile { access, ino, path: path_label }) as File),
+                Ok(ino) => {
+                    Ok(Arc::new(SimFile { access, ino, path: path_label, is_writable: mode != OpenMode::Read }) as File)
+                }
                 Err(error) => {
                     node.descriptors -= 1;
                     Err(error)

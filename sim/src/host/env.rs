@@ -88,13 +88,15 @@ impl TaskControl for SimTask {
 impl Tasks for SimHost {
     fn spawn_boxed(&self, kind: &'static str, future: BoxFuture<'static, ()>) -> Task {
         let (running, ended) = watch::channel(());
+        let work = (future, running);
         if !self.incarnation.is_alive() {
             return Task::new(Arc::new(SimTask { abort: None, ended }));
         }
         let Self { shared, incarnation } = self;
         let (shared, node) = (shared.clone(), incarnation.node);
         let abort = self.spawn_on_node(async move {
-            let _running = running;
+            // The future goes first, so that whoever joins finds what the task owned dropped.
+            let (future, _running) = work;
             if let Err(message) = catch_panic(future).await {
                 let now = shared.now();
                 shared.with(|state, _| state.finding(now, node, format!("task {kind} panicked: {message}")));

@@ -14,6 +14,8 @@ mod disk;
 mod net;
 mod pool;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

@@ -28,8 +28,10 @@ impl TaskControl for RealTask {
 impl Tasks for RealHost {
     fn spawn_boxed(&self, kind: &'static str, future: BoxFuture<'static, ()>) -> Task {
         let (running, ended) = watch::channel(());
+        let work = (future, running);
         let task = self.runtime.spawn(async move {
-            let _running = running;
+            // The future goes first, so that whoever joins finds what the task owned dropped.
+            let (future, _running) = work;
             if let Err(message) = catch_panic(future).await {
                 tracing::error!("task {kind} panicked: {message}");
             }
