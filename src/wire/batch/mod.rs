@@ -207,6 +207,12 @@ impl RecordBatch {
         self.crc() == self.computed_crc()
     }
 
+    /// Fails where the stored checksum is wrong.
+    pub fn check_crc(&self) -> Result<(), BatchError> {
+        let (stored, computed) = (self.crc(), self.computed_crc());
+        if stored == computed { Ok(()) } else { Err(BatchError::Crc { stored, computed }) }
+    }
+
     fn computed_crc(&self) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c(&self.header[CRC_COVERS_FROM..]), &self.records)
     }

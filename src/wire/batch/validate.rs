@@ -88,10 +88,7 @@ impl RecordBatch {
     }
 
     fn check_header(&self) -> Result<(), BatchError> {
-        let computed = self.computed_crc();
-        if self.crc() != computed {
-            return Err(BatchError::Crc { stored: self.crc(), computed });
-        }
+        self.check_crc()?;
         if self.base_offset() != 0 {
             return Err(BatchError::BaseOffset(self.base_offset()));
         }
