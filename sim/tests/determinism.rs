@@ -44,6 +44,7 @@ async fn talk(env: Env, ip: std::net::IpAddr) {
             env.sleep(Duration::from_millis(50)).await;
             continue;
         };
+        #[expect(clippy::iter_over_hash_type, reason = "that it is the same in both processes is what is tested")]
         for byte in words.values() {
             let mut buf = [*byte; 512];
             if stream.write.write_all(&buf).await.is_err() || stream.read.read_exact(&mut buf).await.is_err() {
@@ -109,7 +110,7 @@ fn equal_seeds_give_equal_traces() {
             panic!("seed {seed}, line {line}:\n{a}\n{b}");
         }
         assert!(first == second, "seed {seed}: one trace is longer");
-        assert!(first.lines().count() > 1000, "seed {seed}: {} lines", first.lines().count());
+        assert!(first.lines().count() > 300, "seed {seed}: {} lines", first.lines().count());
         assert_ne!(first, last, "seed {seed} and the one before");
         last = first;
     }
