@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::context::BrokerEntry;
 use crate::metadata::{TopicDefaults, TopicKey, topic_keys};
 
+/// Keys whose broker-side synonym Kafka leaves unset by default, and so does not show.
+const UNSET_BY_DEFAULT: &[&str] = &["retention.ms", "segment.ms"];
+
 /// Where a value comes from, as the protocol numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
@@ -42,7 +45,7 @@ fn topic_entry(defaults: &TopicDefaults, own: &BTreeMap<String, String>, key: &'
     if let Some((name, value)) = defaults.set_by_operator(key) {
         synonyms.push((name, value.to_owned(), Source::StaticBroker));
     }
-    if let Some(name) = key.broker_key {
+    if let Some(name) = key.broker_key.filter(|_| !UNSET_BY_DEFAULT.contains(&key.name)) {
         synonyms.push((name, defaults.default_value(key).to_owned(), Source::Default));
     }
     let (value, source) = match synonyms.first() {

@@ -43,6 +43,8 @@ struct State {
     frame_began: Monotonic,
     /// What has been taken from the budget for them.
     paid: Option<OwnedSemaphorePermit>,
+    /// When the last answer was made.
+    answered: Monotonic,
 }
 
 impl State {
@@ -70,9 +72,16 @@ impl Charge {
         state.frame_began = now;
     }
 
+    /// Since when no request has been waiting for its answer; `None` while one is.
+    pub(super) fn quiet_since(&self) -> Option<Monotonic> {
+        let state = self.lock();
+        (state.held == state.unframed).then_some(state.answered)
+    }
+
     /// A request of so many bytes has its answer.
-    pub(super) fn give_back(&self, bytes: usize) {
+    pub(super) fn give_back(&self, bytes: usize, now: Monotonic) {
         let mut state = self.lock();
+        state.answered = now;
         state.held = state.held.saturating_sub(bytes);
         let excess = state.paid().saturating_sub(state.owed());
         if let Some(paid) = &mut state.paid {
@@ -194,7 +203,7 @@ mod tests {
             assert_eq!(read(&mut second, 10).await, Some(10), "the allowance of others is untouched");
             assert_eq!(first_charge.unfinished().map(|(bytes, _)| bytes), Some(3 * ALLOWANCE_BYTES));
             first_charge.framed(3 * ALLOWANCE_BYTES, env.now());
-            first_charge.give_back(2 * ALLOWANCE_BYTES);
+            first_charge.give_back(2 * ALLOWANCE_BYTES, env.now());
             assert_eq!(read(&mut first, 10).await, Some(10));
             assert_eq!(first_charge.unfinished().map(|(bytes, _)| bytes), Some(10));
             drop(first);
@@ -210,7 +219,7 @@ mod tests {
                 assert!(read(&mut half, ALLOWANCE_BYTES).await.is_some());
             }
             assert!(budget.0.available_permits() < 200_000);
-            charge.give_back(3 * ALLOWANCE_BYTES);
+            charge.give_back(3 * ALLOWANCE_BYTES, env.now());
             assert_eq!(budget.0.available_permits(), 200_000);
         });
     }

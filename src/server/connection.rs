@@ -150,7 +150,7 @@ impl Reader<'_> {
             Reply::Now(pieces) => Answer::Now(pieces),
             Reply::Later(future) => Answer::Later(future),
             Reply::Nothing => {
-                self.charge.give_back(charged);
+                self.charge.give_back(charged, self.shared.ctx.env.now());
                 return Ok(());
             }
         };
@@ -176,9 +176,10 @@ impl Reader<'_> {
                     return Err(End::Slow(bytes, now - began));
                 }
             } else if let Some(idle) = self.shared.idle {
-                let waits_for_answers = self.sender.capacity() < self.sender.max_capacity();
-                if !waits_for_answers && now - idle_since > idle {
-                    return Err(End::Idle(now - idle_since));
+                // Whoever waits for an answer is not idle.
+                let quiet = self.charge.quiet_since().map(|since| now - since.max(idle_since));
+                if let Some(quiet) = quiet.filter(|quiet| *quiet > idle) {
+                    return Err(End::Idle(quiet));
                 }
             }
         }
@@ -242,7 +243,7 @@ impl Writer {
                     }
                 },
             };
-            self.charge.give_back(item.charged);
+            self.charge.give_back(item.charged, self.env.now());
             self.out.append(pieces);
             if self.out.len() >= WRITE_BYTES {
                 self.flush().await?;
