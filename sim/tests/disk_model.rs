@@ -1,6 +1,7 @@
 //! The disk model against plain vectors: whatever is done and whenever power is lost, what is found was there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -119,7 +120,7 @@ fn crash(model: &mut DiskModel, expected: &mut Expected, next: &mut u64, seed: u
     let states = || expected.names_before.iter().map(|names| names.keys().cloned().collect::<Vec<_>>());
     match keep {
         Keep::None => assert_eq!(Some(only(&names)), states().next()),
-        Keep::All => assert_eq!(Some(only(&names)), states().last()),
+        Keep::All => assert_eq!(Some(only(&names)), states().next_back()),
         Keep::Some => {}
     }
     expected.names = names.iter().map(|(path, (ino, _))| (path.clone(), *ino)).collect();
@@ -130,9 +131,9 @@ fn crash(model: &mut DiskModel, expected: &mut Expected, next: &mut u64, seed: u
 fn apply(model: &mut DiskModel, expected: &mut Expected, next: &mut u64, step: Step) {
     let mut edit = |file: u8, change: &mut dyn FnMut(&mut DiskModel, u64, &mut Vec<u8>)| {
         let ino = model.open(&path(file), OpenMode::Create).expect("the directory exists");
-        if !expected.names.contains_key(&path(file)) {
+        if let Entry::Vacant(name) = expected.names.entry(path(file)) {
             *next += 1;
-            expected.names.insert(path(file), *next);
+            name.insert(*next);
             expected.names_before.push(expected.names.clone());
             expected.files.insert(*next, vec![Vec::new()]);
         }

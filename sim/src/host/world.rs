@@ -87,7 +87,7 @@ impl Shared {
 
     /// Counts a task. madsim remembers every task of a node until it is asked how many there are.
     pub(crate) fn count_task(&self) {
-        if self.spawned.fetch_add(1, Ordering::Relaxed) % TASKS_BETWEEN_COUNTS == 0 {
+        if self.spawned.fetch_add(1, Ordering::Relaxed).is_multiple_of(TASKS_BETWEEN_COUNTS) {
             self.runtime.metrics().num_tasks();
         }
     }
