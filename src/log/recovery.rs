@@ -304,8 +304,13 @@ impl Rebuild {
     async fn write(&mut self) -> Result<(), OpenError> {
         let batches = std::mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
-        let outcome = self.segments.write().await.append(&self.spec.config, &batches).await;
-        outcome.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })
+        let mut writer = self.segments.write().await;
+        let mut rest = &batches[..];
+        while !rest.is_empty() {
+            let written = writer.append(&self.spec.config, rest).await;
+            rest = &rest[written.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?..];
+        }
+        Ok(())
     }
 
     /// Makes what was applied durable: afterwards the write-ahead log is not needed for this partition.

@@ -113,39 +113,26 @@ pub(super) struct SegmentsWriter<'a> {
 }
 
 impl SegmentsWriter<'_> {
-    /// Appends batches in order, rolling where `config` asks for it. After an error nothing of the batches counts as
-    /// written, except those before a roll.
-    pub(super) async fn append(&mut self, config: &LogConfig, batches: &[RecordBatch]) -> Result<(), SegmentError> {
-        let mut rest = batches;
-        while let Some(first) = rest.first() {
-            let active = self.active(config, first.base_offset()).await?;
-            let mut room = config.segment_bytes.saturating_sub(active.len());
-            let fitting = rest.iter().take_while(|batch| {
-                let size = (frame::MAGIC_LEN + batch.size()) as u64;
-                let fits = size <= room;
-                room = room.saturating_sub(size);
-                fits
-            });
-            // A batch larger than a segment gets one to itself.
-            let count = match fitting.count() {
-                0 if active.is_empty() => 1,
-                0 => {
-                    self.roll(config).await?;
-                    continue;
-                }
-                count => count,
-            };
-            let (now, later) = rest.split_at(count);
-            active.append(now).await?;
-            let wall = self.writer.env.wall();
-            if let Some(files) = &mut self.writer.files {
-                files.active_since.get_or_insert(wall);
-            }
-            self.writer.messages_since_flush += now.iter().map(|batch| batch.records_count() as u64).sum::<u64>();
-            self.writer.bytes_since_checkpoint += now.iter().map(|batch| batch.size() as u64).sum::<u64>();
-            rest = later;
+    /// Appends the first of `batches`, which are not none, and as many more as go into the same segment; rolls first
+    /// where `config` asks for it. Returns how many were appended. After an error none was.
+    pub(super) async fn append(&mut self, config: &LogConfig, batches: &[RecordBatch]) -> Result<usize, SegmentError> {
+        let first = batches.first().expect("there is something to append");
+        let mut active = self.active(config, first.base_offset()).await?;
+        let mut count = fitting(&active, config, batches);
+        if count == 0 && !active.is_empty() {
+            active = self.roll(config).await?;
+            count = fitting(&active, config, batches);
         }
-        Ok(())
+        // A batch larger than a segment gets one to itself.
+        let batches = &batches[..count.max(1)];
+        active.append(batches).await?;
+        let wall = self.writer.env.wall();
+        if let Some(files) = &mut self.writer.files {
+            files.active_since.get_or_insert(wall);
+        }
+        self.writer.messages_since_flush += batches.iter().map(|batch| batch.records_count() as u64).sum::<u64>();
+        self.writer.bytes_since_checkpoint += batches.iter().map(|batch| batch.size() as u64).sum::<u64>();
+        Ok(batches.len())
     }
 
     /// Flushes what was appended. A failed flush ends the incarnation.
@@ -242,13 +229,13 @@ impl SegmentsWriter<'_> {
         if active.sealed().is_some()
             || since.is_some_and(|since| self.writer.env.wall().0.saturating_sub(since.0) > config.roll_ms)
         {
-            self.roll(config).await?;
+            return self.roll(config).await;
         }
-        Ok(self.segments.list().last().cloned().expect("a directory has an active segment"))
+        Ok(active)
     }
 
     /// Closes the active segment and begins the next.
-    async fn roll(&mut self, config: &LogConfig) -> Result<(), SegmentError> {
+    async fn roll(&mut self, config: &LogConfig) -> Result<Segment, SegmentError> {
         let active = self.segments.list().last().cloned().expect("only a directory with an active segment rolls");
         let sealed = active.seal().await?;
         self.writer.messages_since_flush = 0;
@@ -264,9 +251,9 @@ impl SegmentsWriter<'_> {
         manifest.store(env, dir.path()).await.map_err(|error| self.segments.io(error))?;
         files.manifest = manifest;
         files.active_since = None;
-        self.segments.change(|list| list.push(segment));
+        self.segments.change(|list| list.push(segment.clone()));
         crate::sometimes!("log.rolled");
-        Ok(())
+        Ok(segment)
     }
 }
 
@@ -274,6 +261,17 @@ impl Segments {
     fn io(&self, error: io::Error) -> SegmentError {
         SegmentError::Io { path: self.dir(), error }
     }
+}
+
+/// How many of the first batches go into the segment before it has grown to its full size.
+fn fitting(active: &Segment, config: &LogConfig, batches: &[RecordBatch]) -> usize {
+    let mut room = config.segment_bytes.saturating_sub(active.len());
+    let fits = |batch: &&RecordBatch| {
+        let left = room.checked_sub((frame::MAGIC_LEN + batch.size()) as u64);
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    batches.iter().take_while(fits).count()
 }
 
 /// The index settings within a topic's.

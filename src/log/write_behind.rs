@@ -100,12 +100,12 @@ impl PartitionLog {
         let config = self.config();
         loop {
             let batches = unwritten(&self.lock(), WRITE_BYTES_MAX);
-            let Some(last) = batches.last() else {
+            if batches.is_empty() {
                 break;
-            };
-            let end = last.last_offset() + 1;
-            writer.append(&config, &batches).await?;
-            self.mark_written(end, batches.iter().map(RecordBatch::size).sum());
+            }
+            let written = &batches[..writer.append(&config, &batches).await?];
+            let end = written[written.len() - 1].last_offset() + 1;
+            self.mark_written(end, written.iter().map(RecordBatch::size).sum());
             if writer.writer.messages_since_flush >= config.flush_interval_messages {
                 self.flush(writer).await?;
             }

@@ -33,8 +33,7 @@ macro_rules! config_table {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
             $(#[doc = $doc] pub $field: $type,)*
-            /// The keys that the operator set.
-            pub set: BTreeSet<&'static str>,
+            pub(super) set: BTreeSet<&'static str>,
         }
 
         static KEYS: &[ConfigKey] = &[$(ConfigKey { name: $name, kind: $kind, default: $default, doc: $doc },)*];
