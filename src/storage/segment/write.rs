@@ -59,6 +59,10 @@ impl Segment {
         self.state().tail_is_dirty = true;
         file.write_at(len, encode(batches)).await.map_err(|error| self.io_error(error))?;
         self.publish(batches);
+        if len == 0 {
+            // The index files stand beside the segment from the start.
+            self.write_index_or_warn(IndexFlush::WhenMany).await;
+        }
         Ok(())
     }
 
