@@ -22,9 +22,10 @@
 //! * **One torn slot** (any mixture of its old and new sectors): its checksum is wrong and the other slot, older and
 //!   whole, counts. The write-ahead log is released only after `store` has answered, so it still has all that the older
 //!   one needs.
-//! * **A whole slot that is only in the page cache** (`kill -9` between write and flush): a power cut later could take
-//!   it back, after the next `store` has begun to overwrite the other one. So `open` flushes the slot that it answers
-//!   with, and the directory, before it answers.
+//! * **A whole slot that is only in the page cache** (`kill -9` between write and flush, or a flush that failed): a power
+//!   cut later could take it back, after the next `store` has begun to overwrite the other one. So `open` writes the slot
+//!   that it answers with once more, and flushes it and the directory before it answers. A flush alone would not do:
+//!   after one that failed, the system takes the pages for clean.
 //! * **Both slots damaged, one of them not empty**: not left by a crash. [`OpenError::Damaged`].
 
 use std::io;
@@ -182,6 +183,11 @@ impl CheckpointStore {
             return Err(OpenError::Foreign(slot.partition));
         }
         let file = store.file(at).await?;
+        match file.write_at(0, vec![encode_slot(slot.sequence, partition, &slot.checkpoint)]).await {
+            // On file systems that never write in place even this can meet a full disk; reading must go on then.
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error.into()),
+            _ => {}
+        }
         durable::sync_data(env, &file, &dir.join(FILE_NAMES[at])).await;
         durable::sync_dir(env, dir).await;
         Ok((store, Some(slot.checkpoint)))

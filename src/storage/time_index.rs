@@ -61,9 +61,10 @@ impl TimeIndex {
         self.entries.get(ordinal as usize..).unwrap_or_default()
     }
 
-    /// The last entry.
-    pub(crate) fn last(&self) -> Option<TimeEntry> {
-        self.entries.last().copied()
+    /// The last entry before `position`.
+    pub(crate) fn last_before(&self, position: u64) -> Option<TimeEntry> {
+        let before = self.entries.partition_point(|entry| entry.position < position);
+        Some(self.entries[before.checked_sub(1)?])
     }
 
     /// Number of entries.

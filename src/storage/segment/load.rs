@@ -49,6 +49,20 @@ impl Resident {
         tail.count(header);
     }
 
+    /// Drops the entries at or behind `position`.
+    pub(super) fn cut(&self, position: u64) {
+        self.offsets.cut(position);
+        let left = {
+            let mut times = lock(&self.times);
+            times.cut(position);
+            times.len()
+        };
+        let mut files = lock(&self.files);
+        files.written = files.written.min(left);
+        files.flushed = files.flushed.min(left);
+        files.cut = true;
+    }
+
     fn add(&self, entry: IndexEntry, max_before: i64) {
         lock(&self.times).push(TimeEntry { max_before, offset: entry.offset, position: entry.position });
         self.offsets.push(entry);

@@ -1,6 +1,7 @@
 //! The writer's side: appending, flushing, sealing, cutting, and keeping the index files up.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -105,50 +106,54 @@ impl Segment {
 
     /// Cuts off every batch that holds a record at or above `end_offset`; durable when it answers. Returns the next
     /// offset, which is below `end_offset` where that lies within a batch. A sealed segment becomes active.
+    ///
+    /// After an error readers see the shorter segment already; calling again makes it durable.
     pub async fn truncate(&self, end_offset: i64) -> Result<i64, SegmentError> {
         let view = self.view().await?;
         let resident = self.resident(&view).await?;
         if end_offset >= view.next_offset {
-            self.state().sealed = false;
+            let tail = self.tail_of(&view, &resident, view.len).await?;
+            self.publish_cut(&resident, tail, view.len, view.next_offset);
+            self.finish_cut(&view, &resident, view.len).await?;
             return Ok(view.next_offset);
         }
-        let cut = match end_offset > self.0.base_offset {
-            true => self.locate(&view, end_offset).await?.map(|met| (met.position, met.header.base_offset)),
-            false => Some((0, self.0.base_offset)),
+        let first_cut = if end_offset > self.0.base_offset { self.locate(&view, end_offset).await? } else { None };
+        let (position, next_offset) = match first_cut {
+            Some(met) => (met.position, met.header.base_offset.min(end_offset)),
+            None if end_offset > self.0.base_offset => (view.len, end_offset),
+            None => (0, self.0.base_offset),
         };
-        let (position, base_offset) = cut.unwrap_or((view.len, end_offset));
-        let next_offset = base_offset.min(end_offset).max(self.0.base_offset);
-        {
-            // Readers go by the shorter length before the bytes are gone.
-            let mut state = self.state();
-            state.cuts += 1;
-            state.sealed = false;
-            (state.len, state.next_offset) = (position, next_offset);
-            state.hints.clear();
-            state.resident = Some(resident.clone());
-        }
-        resident.offsets.cut(position);
-        lock(&resident.times).cut(position);
-        let left = lock(&resident.times).len();
-        {
-            let mut files = lock(&resident.files);
-            files.written = files.written.min(left);
-            files.flushed = files.flushed.min(left);
-            files.cut = true;
-        }
-        // First the indexes, for good: an entry for what was cut must not meet what will be written in its place.
-        self.write_index(&resident, IndexFlush::Now).await?;
-        view.file.set_len(position).await.map_err(|error| self.io_error(error))?;
-        durable::sync_data(&self.0.env, &view.file, &self.path(FileKind::Log)).await;
-        let tail = self.tail_after_cut(&view, &resident, position).await?;
-        let mut state = self.state();
-        state.tail = tail;
-        state.tail_is_dirty = false;
+        let tail = self.tail_of(&view, &resident, position).await?;
+        self.publish_cut(&resident, tail, position, next_offset);
+        self.finish_cut(&view, &resident, position).await?;
         Ok(next_offset)
     }
 
-    async fn tail_after_cut(&self, view: &View, resident: &Resident, len: u64) -> Result<Tail, SegmentError> {
-        let last = lock(&resident.times).last();
+    /// Readers go by the shorter length before the bytes are gone.
+    fn publish_cut(&self, resident: &Arc<Resident>, tail: Tail, len: u64, next_offset: i64) {
+        {
+            let mut state = self.state();
+            state.cuts += 1;
+            (state.sealed, state.tail_is_dirty) = (false, true);
+            (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
+            state.hints.clear();
+            state.resident = Some(resident.clone());
+        }
+        resident.cut(len);
+    }
+
+    /// First the indexes, for good: an entry for what was cut must not meet what will be written in its place.
+    async fn finish_cut(&self, view: &View, resident: &Resident, len: u64) -> Result<(), SegmentError> {
+        self.write_index(resident, IndexFlush::Now).await?;
+        view.file.set_len(len).await.map_err(|error| self.io_error(error))?;
+        durable::sync_data(&self.0.env, &view.file, &self.path(FileKind::Log)).await;
+        self.state().tail_is_dirty = false;
+        Ok(())
+    }
+
+    /// The tail that the segment has, or would have with only `len` bytes.
+    async fn tail_of(&self, view: &View, resident: &Resident, len: u64) -> Result<Tail, SegmentError> {
+        let last = lock(&resident.times).last_before(len);
         let (position, offset) = last.map_or((0, self.0.base_offset), |entry| (entry.position, entry.offset));
         let mut tail = Tail { max_timestamp: last.map_or(-1, |entry| entry.max_before), ..Tail::default() };
         let mut walker = Walker::new(view.file.clone(), position, len, Sequence::new(view.offsets, offset, -1));
