@@ -22,8 +22,8 @@ use kilo::wire::batch::{BatchBuilder, RecordBatch, Stamp};
 use kilo_sim::disk::{DiskFaults, Keep};
 use kilo_sim::host::{Exit, Node, SimConfig, run};
 
-const SEEDS: u64 = 60;
-const LIVES: usize = 30;
+const SEEDS: u64 = 12;
+const LIVES: usize = 12;
 const PARTITION: PartitionKey = PartitionKey { topic: TopicId([3; 16]), index: 0 };
 const OPTIONS: SegmentOptions =
     SegmentOptions { index: IndexRule { messages: 20, bytes: 6000 }, decompressed_bytes_max: 1 << 20 };
@@ -54,7 +54,8 @@ impl Model {
     }
 
     fn find_time(&self, timestamp: i64) -> Option<TimestampedOffset> {
-        let records = self.log.iter().flat_map(|batch| batch.records(1 << 20).expect("a good batch"));
+        let batches = self.log.iter().filter(|batch| batch.max_timestamp() >= timestamp);
+        let records = batches.flat_map(|batch| batch.records(1 << 20).expect("a good batch"));
         let mut places = records.map(|record| record.expect("a good record"));
         let found = places.find(|record| record.timestamp >= timestamp)?;
         Some(TimestampedOffset { timestamp: found.timestamp, offset: found.offset })
@@ -229,7 +230,7 @@ impl Log {
             let mut builder = BatchBuilder::default();
             let value_bytes = if self.rng.u8(0..10) == 0 { 6000 } else { self.rng.usize(0..400) };
             for _ in 0..self.rng.usize(1..12) {
-                let value: Vec<u8> = (0..value_bytes).map(|_| self.rng.u8(..)).collect();
+                let value = vec![self.rng.u8(..); value_bytes];
                 builder.push(self.rng.i64(0..1000), None, Some(&value));
             }
             let batch = builder.build()?.assign(next_offset, 1, Stamp::Keep);
@@ -336,8 +337,7 @@ fn damage_an_index(node: &Node, model: &Shared, rng: &mut fastrand::Rng) {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         [FileKind::Index, FileKind::TimeIndex].iter().any(|kind| kind.suffix().strip_prefix('.') == Some(extension))
     };
-    let files: Vec<_> =
-        node.disk().files().into_iter().filter(|(path, len)| *len > 0 && is_index(path)).collect();
+    let files: Vec<_> = node.disk().files().into_iter().filter(|(path, len)| *len > 0 && is_index(path)).collect();
     if !files.is_empty() {
         let (path, len) = &files[rng.usize(..files.len())];
         node.disk().flip_bit(path, rng.u64(..*len), rng.u8(0..8)).expect("the file is there");
@@ -366,7 +366,7 @@ fn check(seed: u64) -> Model {
             }
         });
         for _ in 0..LIVES {
-            let longest_ms = if rng.u8(0..3) == 0 { 10 } else { 150 };
+            let longest_ms = if rng.u8(0..3) == 0 { 8 } else { 50 };
             sim.sleep(Duration::from_micros(rng.u64(0..longest_ms * 1000))).await;
             if let Some(exit) = node.exit() {
                 assert!(!matches!(exit, Exit::Panicked(_)), "seed {seed}: {exit:?}");

@@ -8,14 +8,16 @@
 //!
 //! # Format (version 1), big endian
 //! A header of 24 bytes as in the `.index` file with magic `KILOTIDX`, then entries of 12 bytes {maximum timestamp i64, or
-//! −1, CRC-32 u32 of base offset, ordinal and timestamp}.
+//! −1, CRC-32 u32 of base offset, ordinal, the offset and position that the `.index` file has, and timestamp}.
 //!
 //! # What a crash can leave
-//! The same as with the `.index` file, and one of the two files shorter than the other: the shorter one counts for both.
+//! The same as with the `.index` file, and the two files of different lengths: the shorter one counts for both. **Entries
+//! of the same number from before and after a cut**, where sectors of one file made it to the disk and those of the other
+//! did not: the CRC binds an entry to its counterpart, so they do not pass as a pair.
 
 use bytes::{Buf, BufMut};
 
-use super::index::{ENTRY_BYTES, HEADER_BYTES, encode_header, strip_header};
+use super::index::{ENTRY_BYTES, HEADER_BYTES, IndexEntry, encode_header, strip_header};
 
 const MAGIC: &[u8; 8] = b"KILOTIDX";
 const VERSION: u16 = 1;
@@ -79,32 +81,35 @@ pub(crate) fn file_header(base_offset: i64) -> [u8; HEADER_BYTES] {
 }
 
 /// Appends entry number `ordinal` as it stands in the file.
-pub(crate) fn encode_entry(base_offset: i64, ordinal: u32, max_before: i64, out: &mut impl BufMut) {
-    out.put_i64(max_before);
-    out.put_u32(check(base_offset, ordinal, max_before));
+pub(crate) fn encode_entry(base_offset: i64, ordinal: u32, entry: TimeEntry, out: &mut impl BufMut) {
+    out.put_i64(entry.max_before);
+    out.put_u32(check(base_offset, ordinal, entry));
 }
 
-fn check(base_offset: i64, ordinal: u32, max_before: i64) -> u32 {
+fn check(base_offset: i64, ordinal: u32, entry: TimeEntry) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&base_offset.to_be_bytes());
     hasher.update(&ordinal.to_be_bytes());
-    hasher.update(&max_before.to_be_bytes());
+    hasher.update(&entry.offset.to_be_bytes());
+    hasher.update(&entry.position.to_be_bytes());
+    hasher.update(&entry.max_before.to_be_bytes());
     hasher.finalize()
 }
 
-/// The valid maxima at the beginning of the file's bytes.
-pub(crate) fn decode(bytes: &[u8], base_offset: i64) -> Vec<i64> {
-    let mut maxima: Vec<i64> = Vec::new();
+/// The valid entries at the beginning of the file's bytes, for the places that the `.index` file has.
+pub(crate) fn decode(bytes: &[u8], base_offset: i64, places: &[IndexEntry]) -> Vec<TimeEntry> {
+    let mut entries: Vec<TimeEntry> = Vec::new();
     let body = strip_header(bytes, MAGIC, VERSION, base_offset).unwrap_or_default();
-    for (ordinal, mut bytes) in (0u32..).zip(body.chunks_exact(ENTRY_BYTES)) {
-        let max_before = bytes.get_i64();
-        let is_valid = bytes.get_u32() == check(base_offset, ordinal, max_before);
-        if !is_valid || max_before < -1 || maxima.last().is_some_and(|last| *last > max_before) {
+    for ((ordinal, place), mut bytes) in (0u32..).zip(places).zip(body.chunks_exact(ENTRY_BYTES)) {
+        let entry = TimeEntry { max_before: bytes.get_i64(), offset: place.offset, position: place.position };
+        let is_valid = bytes.get_u32() == check(base_offset, ordinal, entry);
+        let falls = entries.last().is_some_and(|last| last.max_before > entry.max_before);
+        if !is_valid || entry.max_before < -1 || falls {
             break;
         }
-        maxima.push(max_before);
+        entries.push(entry);
     }
-    maxima
+    entries
 }
 
 #[cfg(test)]
@@ -140,19 +145,34 @@ mod tests {
             mut maxima in prop::collection::vec(-1i64.., 0..50),
             cut in any::<prop::sample::Index>(),
             flip in prop::option::of(any::<prop::sample::Index>()),
+            moved in any::<prop::sample::Index>(),
         ) {
             maxima.sort_unstable();
+            let place = |at: usize| IndexEntry { offset: 7 + at as i64 * 3, position: at as u64 * 5000 };
+            let mut places: Vec<_> = (1..=maxima.len()).map(place).collect();
+            let entry = |(max_before, place): (i64, &IndexEntry)| TimeEntry {
+                max_before,
+                offset: place.offset,
+                position: place.position,
+            };
+            let entries: Vec<_> = maxima.into_iter().zip(&places).map(entry).collect();
             let mut bytes = file_header(7).to_vec();
-            for (ordinal, max) in (0..).zip(&maxima) {
-                encode_entry(7, ordinal, *max, &mut bytes);
+            for (ordinal, entry) in (0..).zip(&entries) {
+                encode_entry(7, ordinal, *entry, &mut bytes);
             }
-            prop_assert_eq!(decode(&bytes, 7), maxima.clone());
+            prop_assert_eq!(decode(&bytes, 7, &places), entries.clone());
             bytes.truncate(cut.index(bytes.len() + 1));
             if let Some(flip) = flip.filter(|_| !bytes.is_empty()) {
                 let bit = flip.index(bytes.len() * 8);
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
-            prop_assert!(maxima.starts_with(&decode(&bytes, 7)));
+            prop_assert!(entries.starts_with(&decode(&bytes, 7, &places)));
+            // A counterpart from before a cut ends what is valid.
+            if !places.is_empty() {
+                let moved = moved.index(places.len());
+                places[moved].position += 100;
+                prop_assert!(decode(&bytes, 7, &places).len() <= moved);
+            }
         }
     }
 }

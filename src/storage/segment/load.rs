@@ -43,7 +43,8 @@ impl Resident {
         let Met { position, header } = met;
         let entry = IndexEntry { offset: header.base_offset, position: *position };
         if *position > 0 && tail.spacing.is_due(rule) && entry.is_storable(base_offset) {
-            self.add(entry, tail.max_timestamp);
+            let max_before = tail.max_timestamp;
+            self.add(TimeEntry { max_before, offset: entry.offset, position: entry.position });
             tail.spacing = Spacing::default();
         }
         tail.count(header);
@@ -63,9 +64,9 @@ impl Resident {
         files.cut = true;
     }
 
-    fn add(&self, entry: IndexEntry, max_before: i64) {
-        lock(&self.times).push(TimeEntry { max_before, offset: entry.offset, position: entry.position });
-        self.offsets.push(entry);
+    fn add(&self, entry: TimeEntry) {
+        lock(&self.times).push(entry);
+        self.offsets.push(IndexEntry { offset: entry.offset, position: entry.position });
     }
 }
 
@@ -218,7 +219,7 @@ impl Segment {
     }
 
     /// The entries that both files have, and whether one of them has more than these.
-    async fn read_index_files(&self, view: &View) -> Result<(Vec<(IndexEntry, i64)>, bool), SegmentError> {
+    async fn read_index_files(&self, view: &View) -> Result<(Vec<TimeEntry>, bool), SegmentError> {
         let entries_max = view.len / FRAME_HEADER_LEN as u64;
         let bytes_max = index::HEADER_BYTES as u64 + entries_max * index::ENTRY_BYTES as u64;
         let mut contents = [bytes::Bytes::new(), bytes::Bytes::new()];
@@ -232,31 +233,29 @@ impl Segment {
             }
         }
         let places = index::decode(&contents[0], self.0.base_offset, view.len, view.next_offset);
-        let maxima = time_index::decode(&contents[1], self.0.base_offset);
-        let entries: Vec<_> = places.into_iter().zip(maxima).collect();
+        let entries = time_index::decode(&contents[1], self.0.base_offset, &places);
         let expected = index::HEADER_BYTES + entries.len() * index::ENTRY_BYTES;
         has_more |= contents.iter().any(|contents| contents.len() > expected);
         Ok((entries, has_more))
     }
 
     /// Takes `entries` as they are and walks the segment from the last of them on.
-    async fn walk_index(&self, view: &View, entries: Vec<(IndexEntry, i64)>) -> Result<Loaded, SegmentError> {
+    async fn walk_index(&self, view: &View, entries: Vec<TimeEntry>) -> Result<Loaded, SegmentError> {
         let resident = Arc::new(Resident::default());
         let mut tail = Tail::default();
         let mut sequence = Sequence::new(view.offsets, self.0.base_offset, -1);
         let mut position = 0;
-        if let Some((last, max_before)) = entries.last() {
+        let mut at_entry = entries.last().copied();
+        if let Some(last) = at_entry {
             sequence = Sequence::new(view.offsets, last.offset, -1);
-            position = last.position;
-            tail.max_timestamp = *max_before;
+            (position, tail.max_timestamp) = (last.position, last.max_before);
         }
-        let mut at_entry = entries.last().map(|(entry, _)| *entry);
         {
             let mut files = lock(&resident.files);
             files.written =
                 u32::try_from(entries.len()).expect("one entry per frame at most, in a file below 2^44 bytes");
         }
-        entries.into_iter().for_each(|(entry, max_before)| resident.add(entry, max_before));
+        entries.into_iter().for_each(|entry| resident.add(entry));
         let mut walker = Walker::new(view.file.clone(), position, view.len, sequence);
         let failure = loop {
             match walker.next().await {

@@ -358,7 +358,12 @@ fn an_index_that_leads_astray_is_rebuilt() {
                 position: 5000 + u64::from(n) * 9000,
             };
             super::super::index::encode_entry(BASE, n, entry, &mut places);
-            super::super::time_index::encode_entry(BASE, n, i64::from(n), &mut maxima);
+            let time = super::super::time_index::TimeEntry {
+                max_before: i64::from(n),
+                offset: entry.offset,
+                position: entry.position,
+            };
+            super::super::time_index::encode_entry(BASE, n, time, &mut maxima);
         }
         std::fs::write(world.dir.file(BASE, FileKind::Index), places).expect("the file takes bytes");
         std::fs::write(world.dir.file(BASE, FileKind::TimeIndex), maxima).expect("the file takes bytes");

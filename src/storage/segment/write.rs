@@ -216,7 +216,7 @@ impl Segment {
         for (ordinal, entry) in (first..).zip(times.tail(first)) {
             let place = IndexEntry { offset: entry.offset, position: entry.position };
             index::encode_entry(base_offset, ordinal, place, &mut places);
-            time_index::encode_entry(base_offset, ordinal, entry.max_before, &mut maxima);
+            time_index::encode_entry(base_offset, ordinal, *entry, &mut maxima);
         }
         (times.len(), [places.freeze(), maxima.freeze()])
     }
