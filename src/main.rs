@@ -1,2 +1,7 @@
 //! The `kilo` binary: a thin wrapper around [`kilo::cli`].
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kilo::cli::main()
+}

@@ -1,1 +1,126 @@
-//! One handler per API: the only place that maps errors to protocol codes.
+//! One handler for each API: a request in, an answer out. The only place that maps errors to protocol codes.
+//!
+//! [`handle`] has two halves. The first runs in the order of the requests: whatever a request changes is decided in it,
+//! and it is awaited before the next request of the connection is looked at. The second, in [`Reply::Later`], only
+//! waits: for a flush, for data, for a time-out. It is polled when the answers before it have been sent, so that one
+//! connection never holds more than one large answer in memory.
+
+mod api_versions;
+mod config_entries;
+mod context;
+mod create_topics;
+mod describe_configs;
+mod fetch;
+mod find_coordinator;
+mod init_producer_id;
+mod list_offsets;
+mod metadata;
+mod produce;
+mod producer_ids;
+mod topics;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use context::{Advertised, BrokerEntry, Context, Peer, Settings};
+
+pub(crate) use topics::partition_specs;
+
+use crate::io::BoxFuture;
+use crate::wire::frame::Pieces;
+use crate::wire::header::{HeaderError, RequestHeader};
+use crate::wire::messages::{Message, MessageError, Request, decode_request, encode_answer};
+use crate::wire::{Api, ApiKey};
+
+/// What a request gets.
+pub enum Reply {
+    /// An answer that is ready.
+    Now(Pieces),
+    /// An answer that waits for something.
+    Later(BoxFuture<'static, Result<Pieces, Refusal>>),
+    /// Nothing: the request asked for no answer.
+    Nothing,
+}
+
+/// Why a connection cannot go on. It is closed with one log line.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The header cannot be read.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The body cannot be read, or the answer cannot be written.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// There is no such API here.
+    #[error("unknown API key {0}")]
+    UnknownApi(i16),
+    /// The API has no such version here.
+    #[error("{api} version {version} is not supported, only {min} to {max}")]
+    UnknownVersion {
+        /// The API.
+        api: &'static str,
+        /// The version asked for.
+        version: i16,
+        /// The lowest that is offered.
+        min: i16,
+        /// The highest.
+        max: i16,
+    },
+    /// A request that wants no answer failed. Only a closed connection can tell the client.
+    #[error("a request that wants no answer failed: {0}")]
+    Unanswerable(&'static str),
+}
+
+/// Handles one request frame (without its length).
+pub async fn handle(ctx: &Arc<Context>, peer: &Peer, mut frame: Bytes) -> Result<Reply, Refusal> {
+    let frame_len = frame.len();
+    let header = RequestHeader::decode(&mut frame)?;
+    let Some(key) = ApiKey::from_code(header.api_key) else {
+        return Err(Refusal::UnknownApi(header.api_key));
+    };
+    let api = key.api();
+    if !api.accepts(header.api_version) {
+        if key == ApiKey::ApiVersions {
+            return Ok(Reply::Now(api_versions::unsupported(header.correlation_id)?));
+        }
+        return Err(unknown_version(api, header.api_version));
+    }
+    let call = Call { version: header.api_version, correlation_id: header.correlation_id };
+    match key {
+        ApiKey::ApiVersions => call.answer(&api_versions::handle(&call.decode(frame)?)),
+        ApiKey::Metadata => call.answer(&metadata::handle(ctx, peer, call.decode(frame)?, call.version).await),
+        ApiKey::Produce => produce::handle(ctx, call, frame, frame_len).await,
+        ApiKey::Fetch => fetch::handle(ctx, call, &call.decode(frame)?),
+        ApiKey::ListOffsets => Ok(list_offsets::handle(ctx, call, call.decode(frame)?)),
+        ApiKey::CreateTopics => call.answer(&create_topics::handle(ctx, call.decode(frame)?).await),
+        ApiKey::DescribeConfigs => call.answer(&describe_configs::handle(ctx, &call.decode(frame)?)),
+        ApiKey::FindCoordinator => call.answer(&find_coordinator::handle(&call.decode(frame)?, call.version)),
+        ApiKey::InitProducerId => call.answer(&init_producer_id::handle(ctx, &call.decode(frame)?).await),
+    }
+}
+
+fn unknown_version(api: &Api, version: i16) -> Refusal {
+    Refusal::UnknownVersion { api: api.name, version, min: api.advertised_min, max: api.max }
+}
+
+/// The parts of a request's header that its answer needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    version: i16,
+    correlation_id: i32,
+}
+
+impl Call {
+    fn decode<R: Request>(self, body: Bytes) -> Result<R, Refusal> {
+        Ok(decode_request(body, self.version)?)
+    }
+
+    fn encode(self, answer: &impl Message) -> Result<Pieces, Refusal> {
+        Ok(encode_answer(answer, self.version, self.correlation_id)?.into())
+    }
+
+    fn answer(self, answer: &impl Message) -> Result<Reply, Refusal> {
+        Ok(Reply::Now(self.encode(answer)?))
+    }
+}

@@ -114,7 +114,7 @@ impl LogManager {
     }
 
     /// Takes no more appends, writes and flushes everything, and ends the background tasks.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         let logs = self.all();
         for log in &logs {
             log.close();

@@ -362,7 +362,10 @@ impl PartitionLog {
             Some(last) if last.0 == lsn => last.1 = end,
             _ => inner.unflushed.push_back((lsn, end)),
         }
-        let write_now = !inner.writing && inner.unwritten_bytes >= self.shared.config.tail.write_at_once_bytes;
+        // A partition without files gets them at once, so that the data folder shows what has been acknowledged.
+        let write_now = !inner.writing
+            && (inner.unwritten_bytes >= self.shared.config.tail.write_at_once_bytes
+                || self.segments.list().is_empty());
         inner.writing |= write_now;
         drop(guard);
         self.shared.needs.seen(lsn);

@@ -1,5 +1,12 @@
 //! The broker as a server: configuration, accept loop, connections, ordered answers, start and stop.
 
+mod broker;
+mod budget;
 pub mod config;
+mod connection;
+mod registry;
+#[cfg(test)]
+mod tests;
 
+pub use broker::{Broker, StartError};
 pub use config::Config;

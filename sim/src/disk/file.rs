@@ -10,7 +10,7 @@ use super::model::{CrashReport, Keep};
 /// What a disk writes as a whole or not at all, in bytes.
 pub const SECTOR_BYTES: u64 = 512;
 /// The unit in which space is given out, in bytes.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// A change that the cache has and the platter may not have.
 #[derive(Clone, Debug)]
@@ -230,8 +230,9 @@ impl FileModel {
             let limit = |cuts: &[(usize, u64)], relevant: &dyn Fn(usize) -> bool| {
                 cuts.iter().filter(|(at, _)| relevant(*at)).map(|(_, len)| *len).min().unwrap_or(u64::MAX)
             };
-            let end =
-                (offset + bytes.len() as u64).min(limit(done, &|at| at > index)).min(limit(undone, &|at| at < index));
+            // The sector in which a cut that did not happen falls has lost its tail in the cache: it stays as it was.
+            let cut_off = limit(undone, &|at| at < index) / SECTOR_BYTES * SECTOR_BYTES;
+            let end = (offset + bytes.len() as u64).min(limit(done, &|at| at > index)).min(cut_off);
             let mut at = *offset;
             while at < end {
                 let next = (at / SECTOR_BYTES + 1) * SECTOR_BYTES;
@@ -267,13 +268,14 @@ impl FileModel {
     ) {
         // From "nearly nothing was written back" to "nearly everything".
         let keep_all = [0.0, 0.1, 0.5, 0.9, 1.0][rng.usize(..5)];
+        let keep_versions = rng.bool();
         for writes in versions.into_values() {
             let count = if rng.f64() < keep_all {
                 writes.len()
-            } else if rng.bool() {
-                0
-            } else {
+            } else if keep_versions {
                 rng.usize(0..=writes.len())
+            } else {
+                0
             };
             report.sectors_pending += 1;
             report.sectors_lost += u64::from(count < writes.len());

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use bytes::Bytes;
 use kilo::io::OpenMode;
 
-use super::file::FileModel;
+use super::file::{BLOCK_BYTES, FileModel};
 
 /// Error numbers as Linux has them, so that callers see the same `io::Error` as in the real world.
 pub mod errno {
@@ -284,7 +284,8 @@ impl DiskModel {
             let mut fits = buffer.len();
             if let Some(free) = &mut free {
                 while fits > 0 && file.needed(at, at + fits as u64) > *free {
-                    fits = fits.saturating_sub(fits.min(4096));
+                    let before_last_block = (at + fits as u64 - 1) / BLOCK_BYTES * BLOCK_BYTES;
+                    fits = usize::try_from(before_last_block.saturating_sub(at)).unwrap_or(0);
                 }
                 *free -= file.needed(at, at + fits as u64).min(*free);
             }

@@ -40,6 +40,7 @@ impl SimHost {
     }
 
     pub(crate) fn spawn_on_node(&self, future: impl Future<Output = ()> + Send + 'static) -> madsim::task::AbortHandle {
+        self.shared.count_task();
         let node = self.shared.runtime.get_node(self.incarnation.madsim).expect("madsim keeps every node it created");
         node.spawn(future).abort_handle()
     }

@@ -4,6 +4,7 @@
 //! is put into [`Fx`] and happens after the lock has been released.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -13,6 +14,9 @@ use super::events::Events;
 use super::node::NodeState;
 use crate::net::NetState;
 use crate::trace::Trace;
+
+/// How many tasks are started until madsim is made to forget those that have ended.
+const TASKS_BETWEEN_COUNTS: u64 = 8192;
 
 /// What happens when the lock has been released.
 #[derive(Default)]
@@ -47,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) seed: u64,
     pub(crate) runtime: madsim::runtime::Handle,
     time: madsim::time::TimeHandle,
+    spawned: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -65,6 +70,7 @@ impl Shared {
             seed,
             runtime: madsim::runtime::Handle::current(),
             time: madsim::time::TimeHandle::current(),
+            spawned: AtomicU64::new(0),
             state: Mutex::new(State { events: Events::default(), nodes: Vec::new(), net, trace, findings: Vec::new() }),
         }
     }
@@ -77,6 +83,13 @@ impl Shared {
     /// The same as madsim's instant.
     pub(crate) fn instant(&self) -> Instant {
         self.time.now_instant()
+    }
+
+    /// Counts a task. madsim remembers every task of a node until it is asked how many there are.
+    pub(crate) fn count_task(&self) {
+        if self.spawned.fetch_add(1, Ordering::Relaxed).is_multiple_of(TASKS_BETWEEN_COUNTS) {
+            self.runtime.metrics().num_tasks();
+        }
     }
 
     /// Runs `action` with the lock held, then its after-effects without it.

@@ -362,6 +362,10 @@ fn vanish(state: &mut State, id: u64, end: usize, fx: &mut Fx) {
     direction.queue.clear();
     direction.queued_bytes = 0;
     direction.fin_queued = false;
+    if std::mem::take(&mut direction.stalled) {
+        // It would have had to be sent again.
+        direction.flying.clear();
+    }
     forget_if_over(state, id, fx);
 }
 

@@ -82,7 +82,8 @@ impl NetControl {
 
     fn reset_where(&self, matches: impl Fn([usize; 2]) -> bool) -> usize {
         self.act(|state, now, fx| {
-            let ids = connections(state, matches);
+            let mut ids = connections(state, matches);
+            ids.retain(|id| state.net.conns[id].ends.iter().any(|end| end.state != conn::EndState::Gone));
             for &id in &ids {
                 state.trace.line(now, "net", format_args!("reset c{id}"));
                 conn::reset_both(state, id, fx);

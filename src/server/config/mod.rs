@@ -141,6 +141,10 @@ impl Config {
         at_least("message.max.bytes", self.message_max_bytes.into(), "socket.request.max.bytes", request)?;
         at_least("socket.request.max.bytes", request, "queued.max.request.bytes", self.queued_max_request_bytes)?;
         at_least("wal.file.bytes", self.wal_file_bytes, "wal.max.bytes", self.wal_max_bytes)?;
+        if let Some(endpoint) = self.advertised_listeners.as_ref().filter(|endpoint| endpoint.is_wildcard()) {
+            let why = format!("advertised.listeners={endpoint} cannot be reached by anyone: name a host or an address");
+            return Err(ConfigError::Conflict(why));
+        }
         if self.log_dirs.is_empty() || self.log_dirs.contains(',') {
             return Err(ConfigError::Conflict(format!("log.dirs={} must name one data folder", self.log_dirs)));
         }
@@ -242,6 +246,7 @@ mod tests {
             "socket.request.max.bytes=1048576 must be at least message.max.bytes=1048588"
         );
         assert!(refuse("log.dirs", "a,b").contains("one data folder"));
+        assert!(refuse("advertised.listeners", "0.0.0.0:1").contains("reached"));
     }
 
     #[test]

@@ -33,7 +33,8 @@ macro_rules! config_table {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
             $(#[doc = $doc] pub $field: $type,)*
-            pub(super) set: BTreeSet<&'static str>,
+            /// The keys that the operator set.
+            pub set: BTreeSet<&'static str>,
         }
 
         static KEYS: &[ConfigKey] = &[$(ConfigKey { name: $name, kind: $kind, default: $default, doc: $doc },)*];

@@ -125,6 +125,11 @@ impl Endpoint {
         self.host.is_empty() || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
     }
 
+    /// Whether the host is this machine as it calls itself.
+    pub fn is_loopback(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
     /// `host:port` as the resolver takes it.
     pub fn to_resolve(&self) -> String {
         let host = if self.host.is_empty() { Ipv4Addr::UNSPECIFIED.to_string() } else { self.host.clone() };

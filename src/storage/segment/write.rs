@@ -173,12 +173,13 @@ impl Segment {
 
     /// Brings the index files up to what is in memory.
     pub(super) async fn write_index(&self, resident: &Resident, flush: IndexFlush) -> Result<(), SegmentError> {
-        let (first, cut) = {
+        let (first, cut, new) = {
             let files = lock(&resident.files);
-            (files.written, files.cut)
+            (files.written, files.cut, files.written == 0 && files.handles.is_none())
         };
         let (entries, buffers) = self.encode_index(resident, first);
-        if entries == first && !cut && flush == IndexFlush::WhenMany {
+        // A new segment has its index files from the start, though they hold no entry yet.
+        if entries == first && !cut && !new && flush == IndexFlush::WhenMany {
             return Ok(());
         }
         let handles = self.index_files(resident).await?;

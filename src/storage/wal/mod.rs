@@ -149,7 +149,8 @@ pub struct Wal {
 
 impl Wal {
     /// Opens the log in `dir`, creating it if there is none, and replays every entry that may still be needed, in order,
-    /// streaming. The caller holds the lock of the data folder.
+    /// streaming. The caller holds the lock of the data folder (the parent of `dir`) and has made that folder's own name
+    /// durable.
     ///
     /// Nothing is written until [`recovered`](Self::recovered) is called, unless there was nothing to replay.
     pub async fn open(

@@ -122,12 +122,7 @@ pub(super) async fn recover(
 /// All whole slot files, opened, with their first headers. Removes unfinished ones.
 async fn survey(env: &Env, dir: &Path, config: &WalConfig) -> Result<Vec<SlotFile>, WalOpenError> {
     let disk = env.disk();
-    if !disk.exists(dir).await.map_err(failed("look for", dir))? {
-        disk.create_dir_all(dir).await.map_err(failed("create", dir))?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            disk.sync_dir(parent).await.map_err(failed("flush", parent))?;
-        }
-    }
+    create_dir(env, dir).await?;
     let mut files = Vec::new();
     for path in disk.list(dir).await.map_err(failed("list", dir))? {
         let Some(slot) = slot_number(&path) else { continue };
@@ -149,6 +144,28 @@ async fn survey(env: &Env, dir: &Path, config: &WalConfig) -> Result<Vec<SlotFil
         files.push(SlotFile { slot, path, file, bytes, first });
     }
     Ok(files)
+}
+
+/// Makes sure that the directory exists, and that it and the parents that had to be made survive a power cut. Its own
+/// name is flushed in any case: a process that was killed may have made it and not have come to that.
+async fn create_dir(env: &Env, dir: &Path) -> Result<(), WalOpenError> {
+    let disk = env.disk();
+    let mut made = holder(dir);
+    let mut holders = vec![made];
+    while !disk.exists(made).await.map_err(failed("look for", made))? {
+        made = holder(made);
+        holders.push(made);
+    }
+    disk.create_dir_all(dir).await.map_err(failed("create", dir))?;
+    for holder in holders {
+        disk.sync_dir(holder).await.map_err(failed("flush", holder))?;
+    }
+    Ok(())
+}
+
+/// The directory that holds the name of `path`.
+fn holder(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

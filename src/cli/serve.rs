@@ -1,0 +1,73 @@
+//! `kilo serve`: a broker until a signal ends it.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+
+use super::{ConfigArgs, settings};
+use crate::io::real::{RealConfig, RealEnv};
+use crate::server::config::SyncMode;
+use crate::server::{Broker, Config};
+
+/// What is logged unless `KILO_LOG` says otherwise.
+const LOG_DEFAULT: &str = "info";
+
+pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
+    let mut config = settings::resolve(args)?;
+    start_logging()?;
+    // Whatever the working directory becomes, and so that messages name a folder that can be found.
+    let folder =
+        std::path::absolute(&config.log_dirs).map_err(|error| format!("log.dirs={}: {error}", config.log_dirs))?;
+    config.log_dirs = folder.to_str().ok_or_else(|| format!("log.dirs={} is not UTF-8", config.log_dirs))?.to_owned();
+    let threads = |count: i32| usize::try_from(count).expect("the configuration has positive thread counts");
+    let real = RealEnv::new(RealConfig {
+        network_threads: threads(config.num_network_threads),
+        io_threads: threads(config.num_io_threads),
+    })
+    .map_err(|error| format!("cannot start threads: {error}"))?;
+    let signal = real.shutdown_signal().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let env = real.env();
+    real.block_on(async move {
+        let broker = Broker::start(env, config.clone()).await.map_err(|error| error.to_string())?;
+        banner(&config, &broker, &folder);
+        let name = signal.await;
+        tracing::info!("{name}: finishing requests, flushing, stopping");
+        broker.stop().await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+fn start_logging() -> Result<(), String> {
+    use tracing_subscriber::EnvFilter;
+    let wanted = std::env::var("KILO_LOG").unwrap_or_else(|_| LOG_DEFAULT.to_owned());
+    let filter = EnvFilter::try_new(&wanted).map_err(|error| format!("KILO_LOG={wanted}: {error}"))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .try_init()
+        .map_err(|error| format!("cannot start logging: {error}"))
+}
+
+/// What a newcomer needs to know, in a few lines on standard output.
+fn banner(config: &Config, broker: &Broker, folder: &Path) {
+    let address = broker.local_addr();
+    let durability = match config.wal_sync {
+        SyncMode::Always => "an acknowledged message is on disk (wal.sync=always)".to_owned(),
+        SyncMode::Interval => {
+            format!("a power cut loses at most {} ms (wal.sync=interval)", config.wal_sync_interval_ms)
+        }
+        SyncMode::Os => "a power cut loses what the system had not written (wal.sync=os)".to_owned(),
+    };
+    let reach =
+        if address.ip().is_unspecified() { format!("127.0.0.1:{}", address.port()) } else { address.to_string() };
+    let text = format!(
+        "Kilo {} listens on {address}\n  data      {}\n  durable   {durability}\n  try       echo hello | kcat -P -b {reach} -t test && kcat -C -b {reach} -t test -e\n",
+        env!("CARGO_PKG_VERSION"),
+        folder.display(),
+    );
+    // Nobody may be listening on standard output; the broker runs all the same.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

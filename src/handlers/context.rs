@@ -1,0 +1,158 @@
+//! What all handlers share.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::producer_ids::ProducerIds;
+use crate::io::Env;
+use crate::log::{LogManager, PartitionLog};
+use crate::metadata::config_def::Kind;
+use crate::metadata::{ClusterImage, MetadataStore, TopicDefaults};
+use crate::storage::{PartitionKey, TopicId};
+use crate::wire::ErrorCode;
+use crate::wire::batch::Validation;
+
+/// The address that clients are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advertised {
+    /// This one.
+    Fixed {
+        /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The one that the client has reached: all that is known behind a wildcard listener.
+    Reached,
+}
+
+/// A connection as far as handlers care.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The client's address.
+    pub remote: SocketAddr,
+    /// The address that it has reached.
+    pub local: SocketAddr,
+}
+
+/// One of the broker's own settings, as DescribeConfigs shows it.
+#[derive(Clone, Debug)]
+pub struct BrokerEntry {
+    /// The key.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Its type.
+    pub kind: Kind,
+    /// The value when the operator says nothing.
+    pub default: &'static str,
+    /// Whether the operator said something.
+    pub set: bool,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+/// The settings that handlers go by.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This broker's id.
+    pub node_id: i32,
+    /// The cluster's id.
+    pub cluster_id: String,
+    /// The address that clients are told.
+    pub advertised: Advertised,
+    /// Whether a topic asked for by name is created.
+    pub auto_create: bool,
+    /// Partitions of a topic that does not say how many.
+    pub num_partitions: i32,
+    /// Replicas of a topic that does not say how many.
+    pub replication_factor: i16,
+    /// The most bytes of records in one Fetch answer.
+    pub fetch_bytes_max: usize,
+    /// How far produced batches are checked.
+    pub validation: Validation,
+    /// What applies to topics that set nothing.
+    pub topic_defaults: TopicDefaults,
+    /// The broker's own settings.
+    pub broker_entries: Vec<BrokerEntry>,
+}
+
+/// What all handlers share.
+pub struct Context {
+    /// The outside world.
+    pub env: Env,
+    /// The settings.
+    pub settings: Settings,
+    /// The cluster's metadata.
+    pub metadata: MetadataStore,
+    /// The partition logs.
+    pub logs: LogManager,
+    /// Becomes true when the broker stops: what waits for data answers with what it has.
+    pub stopping: watch::Receiver<bool>,
+    pub(super) producer_ids: ProducerIds,
+    topic_ids: Mutex<fastrand::Rng>,
+}
+
+impl Context {
+    /// Puts the parts together.
+    pub fn new(
+        env: Env,
+        settings: Settings,
+        metadata: MetadataStore,
+        logs: LogManager,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let producer_ids = ProducerIds::new(metadata.clone(), settings.node_id);
+        let topic_ids = Mutex::new(env.rng("topic-id"));
+        Self { env, settings, metadata, logs, stopping, producer_ids, topic_ids }
+    }
+
+    /// A new topic id: a random UUID that no client mistakes for a reserved one or, in its base 64 form, for an option.
+    pub(super) fn new_topic_id(&self) -> TopicId {
+        let mut rng = self.topic_ids.lock().expect("drawing random bytes does not panic");
+        loop {
+            let mut id = rng.u128(..).to_be_bytes();
+            id[6] = id[6] & 0x0f | 0x40;
+            id[8] = id[8] & 0x3f | 0x80;
+            // The first six bits of '-' in base 64 for URLs.
+            if id[0] >> 2 != 62 {
+                return TopicId(id);
+            }
+        }
+    }
+
+    /// The host and port that a client is told for this broker.
+    pub(super) fn advertised_to(&self, peer: &Peer) -> (String, u16) {
+        match &self.settings.advertised {
+            Advertised::Fixed { host, port } => (host.clone(), *port),
+            Advertised::Reached => (peer.local.ip().to_canonical().to_string(), peer.local.port()),
+        }
+    }
+
+    /// The log of a partition that this broker leads, if the client's idea of the leader epoch (−1: none) is right.
+    pub(super) fn led(
+        &self,
+        image: &ClusterImage,
+        topic: &str,
+        index: i32,
+        client_epoch: i32,
+    ) -> Result<Arc<PartitionLog>, ErrorCode> {
+        let unknown = ErrorCode::UnknownTopicOrPartition;
+        let topic = image.topic(topic).ok_or(unknown)?;
+        let partition = usize::try_from(index).ok().and_then(|index| topic.partitions.get(index)).ok_or(unknown)?;
+        if client_epoch >= 0 && client_epoch < partition.leader_epoch {
+            return Err(ErrorCode::FencedLeaderEpoch);
+        }
+        if client_epoch > partition.leader_epoch {
+            return Err(ErrorCode::UnknownLeaderEpoch);
+        }
+        if partition.leader != self.settings.node_id {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
+        // In the metadata and not yet opened here: a moment later it is.
+        let key = PartitionKey { topic: topic.id, index };
+        self.logs.partition(&key).ok_or(ErrorCode::NotLeaderOrFollower)
+    }
+}

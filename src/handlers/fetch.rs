@@ -1,0 +1,216 @@
+//! Fetch (1): records from an offset on, at once or as soon as there are enough.
+//!
+//! Sessions are declined: every answer says session 0, so clients name all their partitions each time.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::context::Context;
+use super::{Call, Refusal, Reply};
+use crate::io::Monotonic;
+use crate::log::{Isolation, PartitionLog, ReadError};
+use crate::metadata::ClusterImage;
+use crate::wire::ErrorCode;
+use crate::wire::frame::Pieces;
+use crate::wire::messages::fetch_types::{FetchPartition, FetchRequestData};
+use crate::wire::messages::{FetchAnswer, FetchPartitionAnswer, FetchTopicAnswer, KafkaString};
+
+const READ_COMMITTED: i8 = 1;
+/// Session epochs with which a request names all its partitions: "a new session" and "no session".
+const FULL_SESSION_EPOCHS: [i32; 2] = [0, -1];
+/// A waiting request whose minimum has not come is looked at no more often than this.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+pub(super) fn handle(ctx: &Arc<Context>, call: Call, request: &FetchRequestData) -> Result<Reply, Refusal> {
+    if request.session_id != 0 && !FULL_SESSION_EPOCHS.contains(&request.session_epoch) {
+        // No session was ever given out: this one is of another broker, or of a time before a restart.
+        let answer = FetchAnswer {
+            throttle_time_ms: 0,
+            error: ErrorCode::FetchSessionIdNotFound,
+            session_id: 0,
+            topics: Vec::new(),
+        };
+        return Ok(Reply::Now(answer.encode(call.version, call.correlation_id)?));
+    }
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
+    let bytes_max = usize::try_from(request.max_bytes).unwrap_or_default().min(ctx.settings.fetch_bytes_max);
+    let fetch = Fetch {
+        ctx: Arc::clone(ctx),
+        isolation: if request.isolation_level == READ_COMMITTED {
+            Isolation::LastStable
+        } else {
+            Isolation::HighWatermark
+        },
+        follower: request.replica_id >= 0,
+        deadline: ctx.env.now() + wait,
+        bytes_min: usize::try_from(request.min_bytes).unwrap_or_default().min(bytes_max),
+        bytes_max,
+        topics: request.topics.iter().map(|topic| (topic.topic.clone(), topic.partitions.clone())).collect(),
+    };
+    Ok(Reply::Later(Box::pin(fetch.run(call))))
+}
+
+/// A fetch on its way.
+struct Fetch {
+    ctx: Arc<Context>,
+    isolation: Isolation,
+    follower: bool,
+    deadline: Monotonic,
+    bytes_min: usize,
+    bytes_max: usize,
+    topics: Vec<(KafkaString, Vec<FetchPartition>)>,
+}
+
+/// What one look found.
+struct Look {
+    topics: Vec<FetchTopicAnswer>,
+    bytes: usize,
+    /// An error, or a request without partitions: there is nothing to wait for.
+    final_: bool,
+}
+
+impl Fetch {
+    async fn run(self, call: Call) -> Result<Pieces, Refusal> {
+        let mut stopping = self.ctx.stopping.clone();
+        loop {
+            // Subscribed before looking, so that nothing that comes after the look goes unnoticed.
+            let image = self.ctx.metadata.image();
+            let mut ends = self.ends(&image);
+            let look = self.look(&image).await;
+            let now = self.ctx.env.now();
+            let done = look.bytes >= self.bytes_min || look.final_ || now >= self.deadline || *stopping.borrow();
+            if done {
+                let answer =
+                    FetchAnswer { throttle_time_ms: 0, error: ErrorCode::None, session_id: 0, topics: look.topics };
+                return Ok(answer.encode(call.version, call.correlation_id)?);
+            }
+            let mut pause = Duration::ZERO;
+            if look.bytes > 0 {
+                // Some data is there and more is wanted: do not read it again for each record that arrives.
+                pause = LOOK_INTERVAL.min(self.deadline - now);
+            }
+            drop(look);
+            tokio::select! { biased;
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+                () = any_change(&mut ends) => {}
+                () = self.ctx.env.sleep_until(self.deadline) => {}
+            }
+            if !pause.is_zero() {
+                self.ctx.env.sleep(pause).await;
+            }
+        }
+    }
+
+    /// The ends of all logs that are asked for.
+    fn ends(&self, image: &ClusterImage) -> Vec<watch::Receiver<i64>> {
+        let mut ends = Vec::new();
+        for (topic, partitions) in &self.topics {
+            for partition in partitions {
+                if let Ok(log) = self.log(image, topic, partition) {
+                    ends.push(log.watch_end());
+                }
+            }
+        }
+        ends
+    }
+
+    fn log(
+        &self,
+        image: &ClusterImage,
+        topic: &KafkaString,
+        partition: &FetchPartition,
+    ) -> Result<Arc<PartitionLog>, ErrorCode> {
+        if self.follower {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
+        self.ctx.led(image, topic.as_str(), partition.partition, partition.current_leader_epoch)
+    }
+
+    /// Reads all partitions once.
+    async fn look(&self, image: &ClusterImage) -> Look {
+        let mut look = Look { topics: Vec::with_capacity(self.topics.len()), bytes: 0, final_: true };
+        let mut failed = false;
+        for (topic, partitions) in &self.topics {
+            let mut answers = Vec::with_capacity(partitions.len());
+            for partition in partitions {
+                look.final_ = false;
+                let answer = self.read(image, topic, partition, look.bytes).await;
+                look.bytes += answer.records_len();
+                failed |= answer.error != ErrorCode::None;
+                answers.push(answer);
+            }
+            look.topics.push(FetchTopicAnswer { topic: topic.clone(), partitions: answers });
+        }
+        look.final_ |= failed;
+        look
+    }
+
+    async fn read(
+        &self,
+        image: &ClusterImage,
+        topic: &KafkaString,
+        partition: &FetchPartition,
+        bytes_before: usize,
+    ) -> FetchPartitionAnswer {
+        let index = partition.partition;
+        let log = match self.log(image, topic, partition) {
+            Ok(log) => log,
+            Err(error) => {
+                let mut answer = FetchPartitionAnswer::failed(index, error);
+                if error == ErrorCode::UnknownTopicOrPartition {
+                    // What Kafka sends here, and only here.
+                    answer.aborted_transactions = Some(Vec::new());
+                }
+                return answer;
+            }
+        };
+        let room = self.bytes_max.saturating_sub(bytes_before);
+        let bytes_max = usize::try_from(partition.partition_max_bytes).unwrap_or_default().min(room);
+        // The first batch of an answer always passes, or a reader could never get beyond a large one.
+        let min_one = bytes_before == 0;
+        match log.read(partition.fetch_offset, bytes_max, min_one, self.isolation).await {
+            Ok(read) => FetchPartitionAnswer {
+                index,
+                error: ErrorCode::None,
+                high_watermark: read.high_watermark,
+                last_stable_offset: read.last_stable_offset,
+                log_start_offset: read.log_start_offset,
+                aborted_transactions: (self.isolation == Isolation::LastStable).then(Vec::new),
+                preferred_read_replica: -1,
+                records: read.batches,
+            },
+            Err(ReadError::OutOfRange { .. }) => FetchPartitionAnswer::failed(index, ErrorCode::OffsetOutOfRange),
+            Err(error) => {
+                tracing::error!("reading {} partition {index} failed: {error}", topic.as_str());
+                FetchPartitionAnswer::failed(index, ErrorCode::KafkaStorageError)
+            }
+        }
+    }
+}
+
+/// Resolves when one of the values has changed.
+async fn any_change(values: &mut [watch::Receiver<i64>]) {
+    let mut waiting: Vec<Pin<Box<dyn Future<Output = bool> + Send + '_>>> = values
+        .iter_mut()
+        .map(|value| {
+            Box::pin(async move { value.changed().await.is_ok() }) as Pin<Box<dyn Future<Output = bool> + Send>>
+        })
+        .collect();
+    std::future::poll_fn(|context| {
+        let mut at = 0;
+        while at < waiting.len() {
+            match waiting[at].as_mut().poll(context) {
+                Poll::Ready(true) => return Poll::Ready(()),
+                // That log is gone: nothing more will come from it.
+                Poll::Ready(false) => drop(waiting.swap_remove(at)),
+                Poll::Pending => at += 1,
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,299 @@
+//! Produce (0): checks each partition's batch, appends it in the order of the requests, answers when it is durable.
+//!
+//! Whatever `acks` says, an append is durable before it is acknowledged (0 asks for no acknowledgement); all replicas of
+//! a cluster of one are this broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::context::Context;
+use super::topics::is_internal;
+use super::{Call, Refusal, Reply};
+use crate::io::Monotonic;
+use crate::log::{AppendError, PartitionLog, Pending};
+use crate::metadata::{ClusterImage, TopicConfig};
+use crate::wire::ErrorCode;
+use crate::wire::batch::{BatchFacts, BatchFault, BatchLimits, RecordBatch, Validation};
+use crate::wire::codec::Codec;
+use crate::wire::messages::produce_types::{
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, TopicProduceResponse,
+};
+use crate::wire::messages::{KafkaString, ProduceRequestData, ProduceResponseData, string};
+
+/// The oldest version whose record format is supported.
+const FORMAT_FROM: i16 = 3;
+/// The oldest version that may carry zstd.
+const ZSTD_FROM: i16 = 7;
+/// Batches larger than this are checked off the reactor.
+const CHECK_INLINE_BYTES_MAX: usize = 64 * 1024;
+const NO_ACKS: i16 = 0;
+const ALL_ACKS: i16 = -1;
+
+pub(super) async fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, frame_len: usize) -> Result<Reply, Refusal> {
+    let request: ProduceRequestData = call.decode(body)?;
+    let image = ctx.metadata.image();
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or_default());
+    let produce = Produce {
+        ctx,
+        image: &image,
+        version: call.version,
+        acks: request.acks,
+        transactional: request.transactional_id.is_some(),
+        deadline: ctx.env.now() + timeout,
+        frame_len,
+    };
+    let mut topics = Vec::with_capacity(request.topic_data.len());
+    for topic in request.topic_data {
+        let mut partitions = Vec::with_capacity(topic.partition_data.len());
+        for partition in topic.partition_data {
+            let index = partition.index;
+            partitions.push((index, produce.append(topic.name.as_str(), partition).await));
+        }
+        topics.push((topic.name, partitions));
+    }
+    let deadline = produce.deadline;
+    if request.acks == NO_ACKS {
+        let failed = topics.iter().flat_map(|(_, partitions)| partitions).find_map(|(_, result)| result.as_ref().err());
+        return match failed {
+            // Closing makes the client look at the metadata again.
+            Some(failed) => Err(Refusal::Unanswerable(failed.error.name())),
+            None => Ok(Reply::Nothing),
+        };
+    }
+    let ctx = Arc::clone(ctx);
+    Ok(Reply::Later(Box::pin(async move { call.encode(&answer(&ctx, topics, deadline).await) })))
+}
+
+type Topics = Vec<(KafkaString, Vec<(i32, Result<Appended, Failed>)>)>;
+
+/// A batch that has its offsets.
+struct Appended {
+    pending: Pending,
+    log: Arc<PartitionLog>,
+}
+
+/// Why a batch was refused.
+struct Failed {
+    error: ErrorCode,
+    message: Option<String>,
+    /// The log start, where the log itself refused.
+    log_start: i64,
+    /// The record at fault, and what is wrong with it.
+    record: Option<(i32, String)>,
+}
+
+impl Failed {
+    fn new(error: ErrorCode) -> Self {
+        Self { error, message: None, log_start: -1, record: None }
+    }
+
+    fn with(error: ErrorCode, message: impl Into<String>) -> Self {
+        Self { message: Some(message.into()), ..Self::new(error) }
+    }
+
+    /// One record is at fault, said in Kafka's words.
+    fn record(error: ErrorCode, log: &PartitionLog, index: i32, why: String) -> Self {
+        let message = format!(
+            "One or more records have been rejected due to 1 record errors in total, and only showing the first three errors at most: [RecordError(batchIndex={index}, message='{why}')]"
+        );
+        Self { error, message: Some(message), log_start: log.offsets().log_start, record: Some((index, why)) }
+    }
+}
+
+/// What the partitions of one request share.
+struct Produce<'a> {
+    ctx: &'a Arc<Context>,
+    image: &'a ClusterImage,
+    version: i16,
+    acks: i16,
+    transactional: bool,
+    deadline: Monotonic,
+    frame_len: usize,
+}
+
+impl Produce<'_> {
+    async fn append(&self, topic: &str, partition: PartitionProduceData) -> Result<Appended, Failed> {
+        if self.version < FORMAT_FROM {
+            return Err(Failed::new(ErrorCode::UnsupportedVersion));
+        }
+        if !(ALL_ACKS..=1).contains(&self.acks) {
+            return Err(Failed::new(ErrorCode::InvalidRequiredAcks));
+        }
+        let batch = self.only_batch(partition.records)?;
+        if is_internal(topic) {
+            return Err(Failed::with(ErrorCode::InvalidTopic, format!("Cannot append to internal topic {topic}")));
+        }
+        let log = self.ctx.led(self.image, topic, partition.index, -1).map_err(Failed::new)?;
+        let topic = self.image.topic(topic).expect("a topic that is led exists");
+        let config = TopicConfig::resolve(&self.ctx.settings.topic_defaults, &topic.configs);
+        let at = usize::try_from(partition.index).expect("a partition that is led exists");
+        let in_sync = topic.partitions[at].isr.len();
+        if self.acks == ALL_ACKS && in_sync < usize::try_from(config.min_insync_replicas).unwrap_or_default() {
+            let why = format!(
+                "The size of the current ISR : {in_sync} is insufficient to satisfy the min.isr requirement of {} for partition {}-{}",
+                config.min_insync_replicas, topic.name, partition.index
+            );
+            return Err(Failed::with(ErrorCode::NotEnoughReplicas, why));
+        }
+        let facts = self.check(&batch, &config, &log).await?;
+        if config.cleanup_policy.compact
+            && let Some(record) = facts.first_unkeyed
+        {
+            let why = format!(
+                "Compacted topic cannot accept message without key in topic partition {}-{}",
+                topic.name, partition.index
+            );
+            return Err(Failed::record(ErrorCode::InvalidRecord, &log, record, why));
+        }
+        let room = log
+            .reserve(batch.size(), self.deadline)
+            .await
+            .map_err(|error| Failed::with(ErrorCode::RequestTimedOut, error.to_string()))?;
+        match log.append(batch, &facts, self.frame_len, room) {
+            Ok(pending) => Ok(Appended { pending, log }),
+            Err(error) => Err(append_failed(&log, error)),
+        }
+    }
+
+    /// The one batch that a request may carry for a partition.
+    fn only_batch(&self, records: Option<Bytes>) -> Result<RecordBatch, Failed> {
+        let version = self.version;
+        let records = records.filter(|records| !records.is_empty()).ok_or_else(|| {
+            let why = format!("Produce requests with version {version} must have at least one record batch");
+            Failed::with(ErrorCode::InvalidRecord, why)
+        })?;
+        let mut batches = RecordBatch::split(records).map_err(|error| fault(error.fault(), &error.to_string()))?;
+        if batches.len() > 1 {
+            let why = format!(
+                "Produce requests with version {version} are only allowed to contain exactly one record batch per partition"
+            );
+            return Err(Failed::with(ErrorCode::InvalidRecord, why));
+        }
+        let batch = batches.pop().expect("non-empty bytes split into at least one batch");
+        if version < ZSTD_FROM && matches!(batch.codec(), Ok(Codec::Zstd)) {
+            let why = format!("Produce requests with version {version} are not allowed to use ZStandard compression");
+            return Err(Failed::with(ErrorCode::UnsupportedCompressionType, why));
+        }
+        if batch.is_transactional() || self.transactional {
+            return Err(Failed::with(ErrorCode::InvalidTxnState, "transactions are not built in this version of Kilo"));
+        }
+        Ok(batch)
+    }
+
+    async fn check(&self, batch: &RecordBatch, config: &TopicConfig, log: &PartitionLog) -> Result<BatchFacts, Failed> {
+        if batch.size() > usize::try_from(config.max_message_bytes).unwrap_or_default() {
+            return Err(Failed::new(ErrorCode::MessageTooLarge));
+        }
+        // Whether all records have keys is only known by looking at them.
+        let mode = if config.cleanup_policy.compact { Validation::Strict } else { self.ctx.settings.validation };
+        let largest = usize::try_from(config.max_decompressed_message_bytes).unwrap_or_default();
+        let limits = BatchLimits::default();
+        let limits = BatchLimits { decompressed_bytes_max: largest.min(limits.decompressed_bytes_max) };
+        let checked = if batch.size() <= CHECK_INLINE_BYTES_MAX {
+            batch.validate(mode, &limits)
+        } else {
+            let batch = batch.clone();
+            let checked = self.ctx.env.compute(move || batch.validate(mode, &limits)).await;
+            checked.ok_or_else(|| Failed::new(ErrorCode::UnknownServerError))?
+        };
+        checked.map_err(|error| {
+            let mut failed = fault(error.fault(), &error.to_string());
+            if error.fault() == BatchFault::Invalid || error.fault() == BatchFault::Timestamp {
+                failed.log_start = log.offsets().log_start;
+            }
+            failed
+        })
+    }
+}
+
+fn fault(fault: BatchFault, why: &str) -> Failed {
+    match fault {
+        // Kafka says no more than that either: the client sends it again.
+        BatchFault::Corrupt => Failed::new(ErrorCode::CorruptMessage),
+        BatchFault::Invalid => Failed::with(ErrorCode::InvalidRecord, why),
+        BatchFault::Timestamp => Failed::with(ErrorCode::InvalidTimestamp, why),
+        BatchFault::UnknownCodec => Failed::with(ErrorCode::UnsupportedCompressionType, why),
+        BatchFault::TooLarge => Failed::with(ErrorCode::MessageTooLarge, why),
+    }
+}
+
+fn append_failed(log: &PartitionLog, error: AppendError) -> Failed {
+    let log_start = log.offsets().log_start;
+    match error {
+        AppendError::OutOfOrderSequence(_) => Failed { log_start, ..Failed::new(ErrorCode::OutOfOrderSequenceNumber) },
+        AppendError::InvalidProducerEpoch { .. } => {
+            Failed { log_start, ..Failed::new(ErrorCode::InvalidProducerEpoch) }
+        }
+        AppendError::InvalidTimestamp { timestamp, min, max } => {
+            let why = format!(
+                "Timestamp {timestamp} of message is out of range. The timestamp should be within [{min}, {max}]"
+            );
+            Failed::record(ErrorCode::InvalidTimestamp, log, 0, why)
+        }
+        AppendError::StorageFull | AppendError::Wal(_) => Failed::with(ErrorCode::KafkaStorageError, error.to_string()),
+        AppendError::Closed => Failed::new(ErrorCode::NotLeaderOrFollower),
+    }
+}
+
+async fn answer(ctx: &Context, topics: Topics, deadline: Monotonic) -> ProduceResponseData {
+    let mut responses = Vec::with_capacity(topics.len());
+    for (name, partitions) in topics {
+        let mut partition_responses = Vec::with_capacity(partitions.len());
+        for (index, result) in partitions {
+            let result = match result {
+                Ok(appended) => durable(ctx, appended, deadline).await,
+                Err(failed) => Err(failed),
+            };
+            partition_responses.push(result.unwrap_or_else(failed_answer_of).at(index));
+        }
+        responses.push(TopicProduceResponse { name, partition_responses, ..TopicProduceResponse::default() });
+    }
+    ProduceResponseData { responses, ..ProduceResponseData::default() }
+}
+
+/// A partition's answer without its number.
+struct PartitionAnswer(PartitionProduceResponse);
+
+impl PartitionAnswer {
+    fn at(self, index: i32) -> PartitionProduceResponse {
+        PartitionProduceResponse { index, ..self.0 }
+    }
+}
+
+async fn durable(ctx: &Context, appended: Appended, deadline: Monotonic) -> Result<PartitionAnswer, Failed> {
+    let Appended { pending, log } = appended;
+    let (base_offset, append_time) = (pending.base_offset, pending.append_time);
+    tokio::select! { biased;
+        result = pending.durable() => result.map_err(|error| append_failed(&log, error))?,
+        () = ctx.env.sleep_until(deadline) => return Err(Failed::new(ErrorCode::RequestTimedOut)),
+    }
+    Ok(PartitionAnswer(PartitionProduceResponse {
+        base_offset,
+        log_append_time_ms: append_time.unwrap_or(-1),
+        log_start_offset: log.offsets().log_start,
+        ..PartitionProduceResponse::default()
+    }))
+}
+
+fn failed_answer_of(failed: Failed) -> PartitionAnswer {
+    let record_errors = failed
+        .record
+        .map(|(batch_index, why)| BatchIndexAndErrorMessage {
+            batch_index,
+            batch_index_error_message: Some(string(&why)),
+            ..BatchIndexAndErrorMessage::default()
+        })
+        .into_iter()
+        .collect();
+    PartitionAnswer(PartitionProduceResponse {
+        error_code: failed.error.code(),
+        base_offset: -1,
+        log_append_time_ms: -1,
+        log_start_offset: failed.log_start,
+        record_errors,
+        error_message: failed.message.as_deref().map(string),
+        ..PartitionProduceResponse::default()
+    })
+}

@@ -1,0 +1,285 @@
+//! A broker from start to stop. `kilo serve` and the simulator start it in the same way.
+//!
+//! Order of a start: lock the data folder; read the metadata; register, which raises the leader epochs; open the logs,
+//! which makes durable whatever a crash left in the page cache; only then listen.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::budget::Budget;
+use super::config::{Config, Endpoint, ProduceValidation, SyncMode};
+use super::connection::{self, Shared};
+use super::registry::Registry;
+use crate::handlers::{Advertised, BrokerEntry, Context, Settings, partition_specs};
+use crate::io::{Env, Listener, Task};
+use crate::log::{LogManager, LogManagerConfig, OpenError};
+use crate::metadata::{Command, DataFolder, FolderError, LogError, MetadataStore, ProposeError};
+use crate::storage::wal::{WalConfig, WalSync};
+use crate::wire::batch::Validation;
+use crate::wire::frame::{FrameLimits, REQUEST_FRAME_BYTES_MAX};
+use crate::wire::messages::KafkaUuid;
+
+/// The metadata's place in the data folder. No partition's directory has a name without a number at its end.
+const METADATA_DIR: &str = "metadata";
+/// How long to wait when no connection can be accepted, for want of descriptors for example.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a broker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The metadata cannot be read.
+    #[error(transparent)]
+    Metadata(#[from] LogError),
+    /// The start could not be made known.
+    #[error("cannot register with the cluster: {0}")]
+    Register(#[from] ProposeError),
+    /// A log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {endpoint}: {source}")]
+    Listen {
+        /// The configured address.
+        endpoint: Endpoint,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A running broker.
+pub struct Broker {
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    accepting: Task,
+    local: SocketAddr,
+    cluster_id: String,
+    folder: Mutex<Option<DataFolder>>,
+}
+
+impl Broker {
+    /// Starts a broker: when this returns, it serves.
+    pub async fn start(env: Env, config: Config) -> Result<Self, StartError> {
+        let began = env.now();
+        let dir = PathBuf::from(&config.log_dirs);
+        let mut rng = env.rng("cluster-id");
+        let new_cluster_id = move || KafkaUuid::from_parts(rng.u64(..), rng.u64(..)).to_string();
+        let mut folder = DataFolder::open(&env, &dir, config.node_id, new_cluster_id).await?;
+        let metadata = MetadataStore::open(&env, &dir.join(METADATA_DIR), folder.formatted()).await?;
+        folder.format(&env).await?;
+        let (shared, stop, listener) = match Self::open(&env, &config, &folder, &metadata).await {
+            Ok(parts) => parts,
+            Err(error) => {
+                metadata.close().await;
+                return Err(error);
+            }
+        };
+        let local = listener.local_addr();
+        let accepting = env.spawn("accept", accept(Arc::clone(&shared), listener, config.max_connections));
+        let cluster_id = folder.cluster_id().to_owned();
+        tracing::info!(
+            "broker {} of cluster {cluster_id} serves on {local} after {:?}",
+            config.node_id,
+            env.now() - began
+        );
+        Ok(Self { shared, stop, accepting, local, cluster_id, folder: Mutex::new(Some(folder)) })
+    }
+
+    /// What needs the metadata: registration, logs, listener.
+    async fn open(
+        env: &Env,
+        config: &Config,
+        folder: &DataFolder,
+        metadata: &MetadataStore,
+    ) -> Result<(Arc<Shared>, watch::Sender<bool>, Box<dyn Listener>), StartError> {
+        let advertised = config.advertised_listeners.as_ref().unwrap_or(&config.listeners);
+        let command = Command::RegisterBroker {
+            broker_id: config.node_id,
+            host: advertised.host.clone(),
+            port: advertised.port,
+            rack: (!config.rack.is_empty()).then(|| config.rack.clone()),
+            started_ms: env.wall().0,
+        };
+        metadata.propose(command).await?;
+        let image = metadata.image();
+        let defaults = config.topic_defaults();
+        let specs = image.topics().flat_map(|topic| partition_specs(&defaults, topic, config.node_id)).collect();
+        let logs = LogManager::open(env, log_config(config, folder.path()), specs).await?;
+        let listener = match listen(env, &config.listeners).await {
+            Ok(listener) => listener,
+            Err(source) => {
+                logs.close().await;
+                return Err(StartError::Listen { endpoint: config.listeners.clone(), source });
+            }
+        };
+        let settings = settings(config, folder.cluster_id(), listener.local_addr());
+        let (stop, stopping) = watch::channel(false);
+        let ctx = Context::new(env.clone(), settings, metadata.clone(), logs, stopping.clone());
+        Ok((Arc::new(shared(config, ctx, stopping)), stop, listener))
+    }
+
+    /// The address that it listens on, with the port that the system chose where the configuration says 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The cluster's id.
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// Stops: no new connections or requests, answers that are under way leave within `shutdown.timeout.ms`, everything
+    /// is flushed, the data folder is released. Calling it again does nothing more.
+    pub async fn stop(&self) {
+        self.stop.send_replace(true);
+        self.accepting.join().await;
+        let env = &self.shared.ctx.env;
+        tokio::select! { biased;
+            () = self.shared.registry.empty() => {}
+            // Connections end themselves within this time; the rest is for those that panicked.
+            () = env.sleep(self.shared.drain + Duration::from_secs(1)) => self.shared.registry.abort_all(),
+        }
+        self.shared.ctx.logs.close().await;
+        self.shared.ctx.metadata.close().await;
+        drop(self.folder.lock().expect("taking a value out does not panic").take());
+    }
+}
+
+async fn listen(env: &Env, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+    let addresses = env.net().resolve(&endpoint.to_resolve()).await?;
+    let address = addresses.first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+    env.net().listen(*address).await
+}
+
+/// Accepts connections until the broker stops.
+async fn accept(shared: Arc<Shared>, listener: Box<dyn Listener>, connections_max: i32) {
+    let env = shared.ctx.env.clone();
+    let connections_max = usize::try_from(connections_max).expect("the configuration has a positive bound");
+    let mut stopping = shared.stopping.clone();
+    let mut complained = false;
+    for id in 0_u64.. {
+        let accepted = tokio::select! { biased;
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                if !std::mem::replace(&mut complained, true) {
+                    tracing::error!("connections cannot be accepted, trying again until they can: {error}");
+                }
+                env.sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        complained = false;
+        if shared.registry.len() >= connections_max {
+            tracing::warn!("closing connection from {}: max.connections={connections_max} are open", stream.peer);
+            stream.abort.abort();
+            continue;
+        }
+        tracing::debug!("connection {id} from {}", stream.peer);
+        shared.registry.insert(id, stream.abort.clone());
+        env.spawn("connection", connection::serve(Arc::clone(&shared), id, stream));
+    }
+}
+
+fn shared(config: &Config, ctx: Context, stopping: watch::Receiver<bool>) -> Shared {
+    let millis = |value: i64| Duration::from_millis(u64::try_from(value).unwrap_or_default());
+    let size = |value: i64| usize::try_from(value).unwrap_or_default();
+    let produce_bytes_max = size(config.socket_request_max_bytes.into());
+    Shared {
+        ctx: Arc::new(ctx),
+        budget: Budget::new(size(config.queued_max_request_bytes)),
+        registry: Registry::new(),
+        limits: FrameLimits::Requests {
+            produce_bytes_max,
+            other_bytes_max: produce_bytes_max.min(REQUEST_FRAME_BYTES_MAX),
+        },
+        in_flight_max: size(config.max_requests_in_flight_per_connection.into()),
+        idle: (config.connections_max_idle_ms > 0).then(|| millis(config.connections_max_idle_ms)),
+        stall: millis(config.socket_request_timeout_ms),
+        drain: millis(config.shutdown_timeout_ms),
+        stopping,
+    }
+}
+
+fn log_config(config: &Config, dir: &Path) -> LogManagerConfig {
+    let size = |value: i64| u64::try_from(value).unwrap_or_default();
+    let interval = Duration::from_millis(size(config.wal_sync_interval_ms));
+    let wal = WalConfig {
+        file_bytes: size(config.wal_file_bytes),
+        max_bytes: size(config.wal_max_bytes),
+        sync: match config.wal_sync {
+            SyncMode::Always => WalSync::Always,
+            SyncMode::Interval => WalSync::Interval(interval),
+            SyncMode::Os => WalSync::Os,
+        },
+        ..WalConfig::default()
+    };
+    LogManagerConfig {
+        queue_bytes: usize::try_from(config.queue_size).unwrap_or_default(),
+        ..LogManagerConfig::new(dir.to_owned(), wal)
+    }
+}
+
+fn settings(config: &Config, cluster_id: &str, local: SocketAddr) -> Settings {
+    let entries = config
+        .entries()
+        .into_iter()
+        .map(|(key, value)| BrokerEntry {
+            name: key.name,
+            value,
+            kind: key.kind,
+            default: key.default,
+            set: config.is_set(key.name),
+            doc: key.doc,
+        })
+        .collect();
+    Settings {
+        node_id: config.node_id,
+        cluster_id: cluster_id.to_owned(),
+        advertised: advertised(config, local),
+        auto_create: config.auto_create_topics_enable,
+        num_partitions: config.num_partitions,
+        replication_factor: i16::try_from(config.default_replication_factor).unwrap_or(i16::MAX),
+        fetch_bytes_max: usize::try_from(config.fetch_max_bytes).unwrap_or_default(),
+        validation: match config.produce_validation {
+            ProduceValidation::Strict => Validation::Strict,
+            ProduceValidation::Relaxed => Validation::Relaxed,
+        },
+        topic_defaults: config.topic_defaults(),
+        broker_entries: entries,
+    }
+}
+
+fn advertised(config: &Config, local: SocketAddr) -> Advertised {
+    let fixed = |endpoint: &Endpoint| Advertised::Fixed {
+        host: endpoint.host.clone(),
+        port: if endpoint.port == 0 { local.port() } else { endpoint.port },
+    };
+    match &config.advertised_listeners {
+        None if config.listeners.is_wildcard() => {
+            tracing::warn!(
+                "listening on all addresses and advertised.listeners is not set: each client is told the address that it reached, which is a guess"
+            );
+            Advertised::Reached
+        }
+        None => fixed(&config.listeners),
+        Some(endpoint) => {
+            if endpoint.is_loopback() && !local.ip().is_loopback() {
+                tracing::warn!(
+                    "advertised.listeners={endpoint} reaches this broker from this machine alone, though it listens on {local}"
+                );
+            }
+            fixed(endpoint)
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! One connection: a task that reads and handles requests in order, and one that writes the answers in order.
+//!
+//! | what the peer does | what becomes of the connection |
+//! |---|---|
+//! | sends more requests than may be in flight | it is not read until answers have left |
+//! | stops in the middle of a request, or drips it | closed after `socket.request.timeout.ms` |
+//! | does not take its answers | closed after the same time without a byte taken |
+//! | sends nothing and waits for nothing | closed after `connections.max.idle.ms` |
+//! | sends what is no request | closed with one log line, after the answers before it |
+//! | ends its side | its answers are sent, then this side ends too |
+//!
+//! A panic in a handler ends its connection and nothing else.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{mpsc, watch};
+
+use super::budget::{Budget, Charge, Charged};
+use super::registry::Registry;
+use crate::handlers::{self, Context, Peer, Refusal, Reply};
+use crate::io::{AbortHandle, BoxFuture, Env, Stream, WriteHalf};
+use crate::wire::frame::{FrameError, FrameLimits, FrameReader, Pieces};
+
+/// A request may take this much longer than `socket.request.timeout.ms` for each second's worth of bytes.
+const RATE_BYTES_MIN: u64 = 32 * 1024;
+/// Answers that are ready are joined into writes of about this size.
+const WRITE_BYTES: usize = 128 * 1024;
+/// How long answers may still leave when the connection ends for a fault.
+const DRAIN_AFTER_FAULT: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) ctx: Arc<Context>,
+    pub(super) budget: Budget,
+    pub(super) registry: Registry,
+    pub(super) limits: FrameLimits,
+    pub(super) in_flight_max: usize,
+    /// `None`: never.
+    pub(super) idle: Option<Duration>,
+    pub(super) stall: Duration,
+    pub(super) drain: Duration,
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the peer ended it")]
+    Peer,
+    #[error("the broker stops")]
+    Stopping,
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("a request came too slowly: {0} bytes in {1:?}")]
+    Slow(usize, Duration),
+    #[error("it was idle for {0:?}")]
+    Idle(Duration),
+    #[error("its answers could not be written")]
+    Writer,
+}
+
+/// An answer on its way, with the bytes of its request.
+struct Item {
+    reply: Answer,
+    charged: usize,
+}
+
+enum Answer {
+    Now(Pieces),
+    Later(BoxFuture<'static, Result<Pieces, Refusal>>),
+}
+
+/// Serves a connection until it ends. `id` is its number in the registry.
+pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
+    let env = shared.ctx.env.clone();
+    let peer = Peer { remote: stream.peer, local: stream.local };
+    let (charged, charge) = Charged::new(stream.read, &env, &shared.budget);
+    let (sender, receiver) = mpsc::channel(shared.in_flight_max);
+    let writer = Writer {
+        env: env.clone(),
+        half: stream.write,
+        charge: Arc::clone(&charge),
+        stall: shared.stall,
+        out: Pieces::default(),
+    };
+    let abort = stream.abort;
+    let writing =
+        env.spawn("connection-write", write_until_end(Arc::clone(&shared), id, writer, receiver, abort.clone()));
+    let mut reader = Reader { shared: &shared, frames: FrameReader::new(charged, shared.limits), charge, sender, peer };
+    let end = reader.run().await;
+    let drain = match &end {
+        End::Peer | End::Stopping => shared.drain,
+        _ => DRAIN_AFTER_FAULT,
+    };
+    log_end(&peer, &end);
+    // Ends the writer once it has sent what is under way.
+    drop(reader);
+    tokio::select! { biased;
+        () = writing.join() => {}
+        () = env.sleep(drain) => {
+            abort.abort();
+            writing.cancel();
+        }
+    }
+    shared.registry.remove(id);
+}
+
+fn log_end(peer: &Peer, end: &End) {
+    let remote = peer.remote;
+    match end {
+        End::Peer | End::Stopping | End::Writer => tracing::debug!("connection from {remote} ended: {end}"),
+        // A peer that vanishes is nothing unusual.
+        End::Frame(FrameError::Io(_)) => tracing::debug!("connection from {remote} ended: {end}"),
+        End::Frame(_) | End::Refused(_) | End::Slow(..) => tracing::warn!("closing connection from {remote}: {end}"),
+        End::Idle(_) => tracing::info!("closing connection from {remote}: {end}"),
+    }
+}
+
+struct Reader<'a> {
+    shared: &'a Arc<Shared>,
+    frames: FrameReader<Charged>,
+    charge: Arc<Charge>,
+    sender: mpsc::Sender<Item>,
+    peer: Peer,
+}
+
+impl Reader<'_> {
+    async fn run(&mut self) -> End {
+        loop {
+            match self.step().await {
+                Ok(()) => {}
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// Reads and handles one request.
+    async fn step(&mut self) -> Result<(), End> {
+        let frame = self.next_frame().await?;
+        let charged = frame.len() + 4;
+        self.charge.framed(charged, self.shared.ctx.env.now());
+        let reply = match handlers::handle(&self.shared.ctx, &self.peer, frame).await? {
+            Reply::Now(pieces) => Answer::Now(pieces),
+            Reply::Later(future) => Answer::Later(future),
+            Reply::Nothing => {
+                self.charge.give_back(charged, self.shared.ctx.env.now());
+                return Ok(());
+            }
+        };
+        self.sender.send(Item { reply, charged }).await.map_err(|_| End::Writer)
+    }
+
+    async fn next_frame(&mut self) -> Result<bytes::Bytes, End> {
+        let env = &self.shared.ctx.env;
+        let mut stopping = self.shared.stopping.clone();
+        let idle_since = env.now();
+        // Often enough to notice any of the time-outs within half of itself.
+        let interval = self.shared.idle.unwrap_or(self.shared.stall).min(self.shared.stall) / 2;
+        loop {
+            tokio::select! { biased;
+                _ = stopping.wait_for(|stopping| *stopping) => return Err(End::Stopping),
+                frame = self.frames.next() => return frame?.ok_or(End::Peer),
+                () = env.sleep(interval) => {}
+            }
+            let now = env.now();
+            if let Some((bytes, began)) = self.charge.unfinished() {
+                let earned = Duration::from_secs(bytes as u64 / RATE_BYTES_MIN);
+                if now - began > self.shared.stall + earned {
+                    return Err(End::Slow(bytes, now - began));
+                }
+            } else if let Some(idle) = self.shared.idle {
+                // Whoever waits for an answer is not idle.
+                let quiet = self.charge.quiet_since().map(|since| now - since.max(idle_since));
+                if let Some(quiet) = quiet.filter(|quiet| *quiet > idle) {
+                    return Err(End::Idle(quiet));
+                }
+            }
+        }
+    }
+}
+
+async fn write_until_end(
+    shared: Arc<Shared>,
+    id: u64,
+    mut writer: Writer,
+    receiver: mpsc::Receiver<Item>,
+    abort: AbortHandle,
+) {
+    match writer.run(receiver).await {
+        Ok(()) => {
+            let _ = writer.half.shutdown().await;
+        }
+        Err(error) => {
+            match &error {
+                // That is a fault of ours.
+                WriteError::Refused(_) => tracing::error!("closing connection {id}: {error}"),
+                _ => tracing::debug!("connection {id}: {error}"),
+            }
+            // Wakes the reader.
+            abort.abort();
+        }
+    }
+    shared.registry.remove(id);
+}
+
+struct Writer {
+    env: Env,
+    half: WriteHalf,
+    charge: Arc<Charge>,
+    stall: Duration,
+    /// Answers that are ready and not written yet.
+    out: Pieces,
+}
+
+impl Writer {
+    async fn run(&mut self, mut receiver: mpsc::Receiver<Item>) -> Result<(), WriteError> {
+        loop {
+            let item = match receiver.try_recv() {
+                Ok(item) => item,
+                Err(_) => {
+                    self.flush().await?;
+                    match receiver.recv().await {
+                        Some(item) => item,
+                        None => return Ok(()),
+                    }
+                }
+            };
+            let pieces = match item.reply {
+                Answer::Now(pieces) => pieces,
+                Answer::Later(mut future) => match poll_once(&mut future).await {
+                    Some(pieces) => pieces?,
+                    None => {
+                        // What is ready does not wait for it.
+                        self.flush().await?;
+                        future.await?
+                    }
+                },
+            };
+            self.charge.give_back(item.charged, self.env.now());
+            self.out.append(pieces);
+            if self.out.len() >= WRITE_BYTES {
+                self.flush().await?;
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), WriteError> {
+        while !self.out.is_empty() {
+            tokio::select! { biased;
+                written = self.half.write_buf(&mut self.out) => {
+                    if written? == 0 {
+                        return Err(WriteError::Io(io::ErrorKind::WriteZero.into()));
+                    }
+                }
+                () = self.env.sleep(self.stall) => return Err(WriteError::Stalled(self.stall)),
+            }
+        }
+        Ok(self.half.flush().await?)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error("writing failed: {0}")]
+    Io(#[from] io::Error),
+    #[error("the peer took nothing for {0:?}")]
+    Stalled(Duration),
+    #[error("an answer could not be made: {0}")]
+    Refused(#[from] Refusal),
+}
+
+/// The future's result if it has one already.
+async fn poll_once<T>(future: &mut BoxFuture<'static, T>) -> Option<T> {
+    std::future::poll_fn(|context| match Pin::new(&mut *future).poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
