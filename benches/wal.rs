@@ -194,6 +194,36 @@ fn throughput(real: &RealEnv, wal: &Wal, raw: &mut Raw, entry_bytes: usize, in_f
     );
 }
 
+/// How long opening takes with `total` bytes to replay (applied nowhere), and with nothing.
+fn replay(real: &RealEnv, dir: &Path, entry_bytes: usize) {
+    let total: usize = 192 << 20;
+    let dir = dir.join(format!("replay-{entry_bytes}"));
+    let env = real.env();
+    let one = entry(entry_bytes);
+    real.block_on(async {
+        let wal = open(&env, &dir).await;
+        let waiting: Vec<_> = (0..total / entry_bytes).map(|_| submit(&wal, &one)).collect();
+        for receiver in waiting {
+            receiver.await.unwrap();
+        }
+        wal.close().await;
+        let start = Instant::now();
+        let wal = open(&env, &dir).await;
+        let full = start.elapsed();
+        wal.recovered();
+        submit(&wal, &one).await.unwrap();
+        wal.close().await;
+        let start = Instant::now();
+        open(&env, &dir).await;
+        let empty = start.elapsed();
+        println!(
+            "opening with {} MiB of {} KiB entries: {full:?}; with one: {empty:?}",
+            total >> 20,
+            entry_bytes / 1024
+        );
+    });
+}
+
 fn main() {
     let under =
         std::env::args().skip(1).find(|argument| !argument.starts_with('-')).map_or("target".into(), PathBuf::from);
@@ -208,4 +238,6 @@ fn main() {
     throughput(&real, &wal, &mut raw, 4 << 10, 4096, 1 << 20);
     println!("{:?}", wal.stats());
     real.block_on(wal.close());
+    replay(&real, dir.path(), 1 << 20);
+    replay(&real, dir.path(), 4 << 10);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use host::{End, Outcome, World};
 use kilo::io::{BoxFuture, FailStop};
 use kilo::storage::Lsn;
-use kilo::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal, WalConfig, WalSync};
+use kilo::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal, WalConfig, WalFailed, WalSync};
 use kilo_sim::disk::Keep;
 use model::{Model, append};
 use proptest::prelude::*;
@@ -249,4 +249,40 @@ fn a_start_killed_at_any_step_leaves_nothing_half_made() {
             check(seed, WalSync::Always, lives.clone()).unwrap_or_else(|error| panic!("{steps} steps: {error}"));
         }
     }
+}
+
+/// A full disk fails what finds no file, in order, loses no number, and is over as soon as there is space again.
+#[test]
+fn a_full_disk_fails_what_does_not_fit_and_heals_by_itself() {
+    let _alone = PLANTED.read();
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let world = World::new(1);
+    let (inner, told) = (world.clone(), answers.clone());
+    let program = async move {
+        let mut replayed = Collected::default();
+        let (env, dir) = (inner.env(), Path::new("/data/wal"));
+        let opened = Wal::open(&env, dir, config(WalSync::Always), KnownLsns::default(), &mut replayed);
+        let wal = opened.await.expect("a new log");
+        for id in 0..60 {
+            if id == 20 {
+                inner.set_full(true);
+            }
+            if id == 50 {
+                inner.set_full(false);
+            }
+            let (sender, receiver) = tokio::sync::oneshot::channel();
+            wal.submit(append(id, 0, 5000), Box::new(|result| _ = sender.send(result)));
+            let answer = receiver.await.expect("answered");
+            told.lock().expect("no panic").push(answer);
+        }
+        wal.close().await;
+    };
+    let outcome = world.live(Box::pin(program), 100_000, End::Kill { evict: false });
+    assert!(matches!(outcome, Outcome::Finished));
+    let answers = answers.lock().expect("no panic").clone();
+    let failed: Vec<usize> = (0..60).filter(|id| answers[*id] == Err(WalFailed::NoSpace)).collect();
+    assert!(failed.first().is_some_and(|first| *first >= 20) && failed.last() == Some(&49), "{failed:?}");
+    assert_eq!(failed.len(), failed.last().unwrap_or(&0) - failed.first().unwrap_or(&0) + 1, "{failed:?}");
+    let numbers: Vec<u64> = answers.iter().filter_map(|answer| answer.ok()).map(|lsn| lsn.0).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
 }

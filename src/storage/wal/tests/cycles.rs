@@ -1,5 +1,6 @@
 //! Open, write, replay, recycle, damage: on real files.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Order, append, open, partition, submit, write};
@@ -178,5 +179,42 @@ fn pressure_asks_for_a_release_and_calms_down() {
         }
         wal.release(last.next());
         assert_eq!(wal.live_bytes(), 0);
+    });
+}
+
+#[test]
+fn many_threads_submit_while_others_release_and_one_closes() {
+    let dir = temp();
+    block_on_test(|env| async move {
+        let (wal, _) = open(&env, dir.path(), small()).await.expect("a new log");
+        let wal = Arc::new(wal);
+        let orders: Vec<Order> = (0..8).map(|_| Order::default()).collect();
+        let mut tasks = Vec::new();
+        for (index, order) in orders.iter().enumerate() {
+            let (wal, order, own) = (wal.clone(), order.clone(), env.clone());
+            tasks.push(env.spawn("submitter", async move {
+                for number in 0..400 {
+                    order.submit(&wal, number, append(index as i32, number as i64, 61 + number * 7 % 5000));
+                    if number % 50 == index {
+                        wal.release(wal.settled_lsn());
+                        own.sleep(Duration::from_millis(1)).await;
+                    }
+                }
+            }));
+        }
+        env.sleep(Duration::from_millis(20)).await;
+        wal.close().await;
+        for task in tasks {
+            task.join().await;
+        }
+        for order in orders {
+            let taken = order.taken();
+            let written: Vec<_> = taken.iter().filter(|(_, result)| result.is_ok()).collect();
+            assert_eq!(taken.len(), 400, "every entry is answered once");
+            // What came before the close is written, in order; what came after is refused.
+            assert!(written.iter().map(|(number, _)| *number).eq(0..written.len()));
+            assert!(written.is_sorted_by_key(|(_, result)| result.expect("written")));
+            assert!(taken.iter().all(|(_, result)| !matches!(result, Err(why) if *why != WalFailed::Closed)));
+        }
     });
 }

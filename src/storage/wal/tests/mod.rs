@@ -1,5 +1,6 @@
 //! Tests of the log as a whole on real files, and of its pure parts.
 
+mod core;
 mod cycles;
 mod damage;
 mod format;

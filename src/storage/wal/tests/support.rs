@@ -75,9 +75,12 @@ pub(super) fn submit(wal: &Wal, entry: Entry) -> oneshot::Receiver<Result<Lsn, W
     receiver
 }
 
+/// Which entry was answered, and with what.
+pub(super) type Answer = (usize, Result<Lsn, WalFailed>);
+
 /// The order in which callbacks ran.
 #[derive(Clone, Default)]
-pub(super) struct Order(Arc<Mutex<Vec<(usize, Result<Lsn, WalFailed>)>>>);
+pub(super) struct Order(Arc<Mutex<Vec<Answer>>>);
 
 impl Order {
     pub(super) fn submit(&self, wal: &Wal, number: usize, entry: Entry) {
@@ -85,7 +88,7 @@ impl Order {
         wal.submit(entry, Box::new(move |result| order.lock().expect("no panic").push((number, result))));
     }
 
-    pub(super) fn taken(&self) -> Vec<(usize, Result<Lsn, WalFailed>)> {
+    pub(super) fn taken(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 }
