@@ -131,7 +131,7 @@ impl LogManager {
 
     fn start_background(&mut self) {
         let (shared, partitions) = (Arc::clone(&self.shared), Arc::clone(&self.partitions));
-        self.background.push(self.shared.env.spawn("log-sweep", async move {
+        self.background.push(self.shared.env.spawn_core("log-sweep", async move {
             let mut pressure = shared.wal.pressure();
             loop {
                 tokio::select! { biased;
@@ -142,7 +142,7 @@ impl LogManager {
             }
         }));
         let (shared, partitions) = (Arc::clone(&self.shared), Arc::clone(&self.partitions));
-        self.background.push(self.shared.env.spawn("log-space", async move {
+        self.background.push(self.shared.env.spawn_core("log-space", async move {
             loop {
                 tokio::select! { biased;
                     () = shared.space.look_asked() => shared.env.sleep(SPACE_INTERVAL / 10).await,

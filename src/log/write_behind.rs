@@ -33,7 +33,7 @@ impl PartitionLog {
     /// Starts a task that writes this partition behind. The caller has set `writing`.
     pub(super) fn start_writing(self: &Arc<Self>) {
         let log = Arc::clone(self);
-        self.shared.env.spawn("log-write-behind", async move {
+        self.shared.env.spawn_core("log-write-behind", async move {
             loop {
                 let goal = if log.checkpoint_is_due() { Goal::Checkpointed } else { Goal::Written };
                 let outcome = log.write_behind(goal).await;

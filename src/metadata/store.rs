@@ -74,7 +74,7 @@ impl MetadataStore {
         // Whoever opens a cluster of one is elected by opening it.
         let term = publish.borrow().applied().term + 1;
         let owner = Owner { env: env.clone(), log, publish, term, snapshot_after };
-        env.spawn("metadata", owner.run(receiver));
+        env.spawn_core("metadata", owner.run(receiver));
         Ok(Self { sender, image: image_receiver, closed: Arc::default() })
     }
 

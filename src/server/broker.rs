@@ -82,7 +82,7 @@ impl Broker {
             }
         };
         let local = listener.local_addr();
-        let accepting = env.spawn("accept", accept(Arc::clone(&shared), listener, config.max_connections));
+        let accepting = env.spawn_core("accept", accept(Arc::clone(&shared), listener, config.max_connections));
         let cluster_id = folder.cluster_id().to_owned();
         tracing::info!(
             "broker {} of cluster {cluster_id} serves on {local} after {:?}",

@@ -150,6 +150,10 @@ impl Host for RealHost {
 
     fn fail_stop(&self, code: FailStop, message: &str) {
         tracing::error!("fail-stop {} ({code:?}): {message}", code as i32);
+        if !tracing::dispatcher::has_been_set() {
+            // Nobody listens to the log yet, or this is a test: the reason must not be lost.
+            eprintln!("fail-stop {} ({code:?}): {message}", code as i32);
+        }
         std::process::exit(code as i32);
     }
 }

@@ -59,7 +59,7 @@ impl Shared {
             counters: Counters::default(),
         });
         shared.update_pressure();
-        env.spawn("wal-writer", Writer::new(env, dir, config, shared.clone(), files).run());
+        env.spawn_core("wal-writer", Writer::new(env, dir, config, shared.clone(), files).run());
         shared
     }
 
