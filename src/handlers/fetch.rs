@@ -49,9 +49,34 @@ pub(super) fn handle(ctx: &Arc<Context>, call: Call, request: &FetchRequestData)
         deadline: ctx.env.now() + wait,
         bytes_min: usize::try_from(request.min_bytes).unwrap_or_default().min(bytes_max),
         bytes_max,
-        topics: request.topics.iter().map(|topic| (topic.topic.clone(), topic.partitions.clone())).collect(),
+        topics: by_topic(request),
     };
     Ok(Reply::Later(Box::pin(fetch.run(call))))
+}
+
+/// What is asked for, as it is answered: entries of one topic in a row become one.
+fn by_topic(request: &FetchRequestData) -> Vec<(KafkaString, Vec<FetchPartition>)> {
+    let mut topics: Vec<(KafkaString, Vec<FetchPartition>)> = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        match topics.last_mut() {
+            Some((name, partitions)) if *name == topic.topic => partitions.extend_from_slice(&topic.partitions),
+            _ => topics.push((topic.topic.clone(), topic.partitions.clone())),
+        }
+    }
+    topics
+}
+
+/// Where the reader's log parts from this one, if it says in which epoch its last record was written (KIP-595).
+fn divergence(log: &PartitionLog, partition: &FetchPartition) -> Result<Option<(i32, i64)>, ErrorCode> {
+    if partition.last_fetched_epoch < 0 {
+        return Ok(None);
+    }
+    if partition.fetch_offset < log.offsets().log_start {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
+    let (epoch, end_offset) = log.end_of_epoch(partition.last_fetched_epoch).ok_or(ErrorCode::OffsetOutOfRange)?;
+    let parts = epoch < partition.last_fetched_epoch || end_offset < partition.fetch_offset;
+    Ok(parts.then_some((epoch, end_offset)))
 }
 
 /// A fetch on its way.
@@ -140,7 +165,7 @@ impl Fetch {
                 look.final_ = false;
                 let answer = self.read(image, topic, partition, look.bytes).await;
                 look.bytes += answer.records_len();
-                failed |= answer.error != ErrorCode::None;
+                failed |= answer.error != ErrorCode::None || answer.diverging_epoch.is_some();
                 answers.push(answer);
             }
             look.topics.push(FetchTopicAnswer { topic: topic.clone(), partitions: answers });
@@ -168,6 +193,11 @@ impl Fetch {
                 return answer;
             }
         };
+        match divergence(&log, partition) {
+            Ok(None) => {}
+            Ok(diverging_epoch) => return self.diverging(index, &log, diverging_epoch),
+            Err(error) => return FetchPartitionAnswer::failed(index, error),
+        }
         let room = self.bytes_max.saturating_sub(bytes_before);
         let bytes_max = usize::try_from(partition.partition_max_bytes).unwrap_or_default().min(room);
         // The first batch of an answer always passes, or a reader could never get beyond a large one.
@@ -180,6 +210,7 @@ impl Fetch {
                 last_stable_offset: read.last_stable_offset,
                 log_start_offset: read.log_start_offset,
                 aborted_transactions: (self.isolation == Isolation::LastStable).then(Vec::new),
+                diverging_epoch: None,
                 preferred_read_replica: -1,
                 records: read.batches,
             },
@@ -188,6 +219,19 @@ impl Fetch {
                 tracing::error!("reading {} partition {index} failed: {error}", topic.as_str());
                 FetchPartitionAnswer::failed(index, ErrorCode::KafkaStorageError)
             }
+        }
+    }
+
+    /// An answer without records that says where the reader has to go back to.
+    fn diverging(&self, index: i32, log: &PartitionLog, diverging_epoch: Option<(i32, i64)>) -> FetchPartitionAnswer {
+        let offsets = log.offsets();
+        FetchPartitionAnswer {
+            high_watermark: offsets.high_watermark,
+            last_stable_offset: offsets.high_watermark,
+            log_start_offset: offsets.log_start,
+            aborted_transactions: (self.isolation == Isolation::LastStable).then(Vec::new),
+            diverging_epoch,
+            ..FetchPartitionAnswer::failed(index, ErrorCode::None)
         }
     }
 }

@@ -44,6 +44,13 @@ impl EpochCache {
         after.checked_sub(1).map(|index| self.entries[index].0)
     }
 
+    /// The newest epoch that is not newer than `epoch`, and where it ended: where the next one began, or at `log_end`.
+    pub fn end_of(&self, epoch: i32, log_end: i64) -> Option<(i32, i64)> {
+        let after = self.entries.partition_point(|&(begun, _)| begun <= epoch);
+        let (found, _) = self.entries[after.checked_sub(1)?];
+        Some((found, self.entries.get(after).map_or(log_end, |&(_, start)| start)))
+    }
+
     /// Forgets epochs that began at or past `end_offset`.
     pub fn truncate(&mut self, end_offset: i64) {
         self.entries.retain(|&(_, start)| start < end_offset);
@@ -86,6 +93,13 @@ mod tests {
     fn looks_up_by_offset() {
         let cache = cache(&[(1, 5), (3, 10)]);
         assert_eq!([4, 5, 9, 10, 99].map(|offset| cache.epoch_at(offset)), [None, Some(1), Some(1), Some(3), Some(3)]);
+    }
+
+    #[test]
+    fn the_end_of_an_epoch_is_the_start_of_the_next() {
+        let cache = cache(&[(1, 5), (3, 10)]);
+        let ends = [0, 1, 2, 3, 4].map(|epoch| cache.end_of(epoch, 12));
+        assert_eq!(ends, [None, Some((1, 10)), Some((1, 10)), Some((3, 12)), Some((3, 12))]);
     }
 
     #[test]

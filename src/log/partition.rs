@@ -226,6 +226,12 @@ impl PartitionLog {
         self.lock().epochs.epoch_at(offset)
     }
 
+    /// The newest epoch that is not newer than `epoch`, and the offset at which it ended.
+    pub fn end_of_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
+        let inner = self.lock();
+        inner.epochs.end_of(epoch, inner.append.log_end())
+    }
+
     /// Follows the high watermark.
     pub fn watch_end(&self) -> watch::Receiver<i64> {
         self.high_watermark.subscribe()

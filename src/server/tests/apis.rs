@@ -254,6 +254,31 @@ fn fetch_passes_the_first_batch_whatever_its_size_and_checks_epochs_and_sessions
 }
 
 #[test]
+fn fetch_tells_a_reader_whose_log_parts_from_this_one_where_to_go_back_to() {
+    with_broker(|fixture| async move {
+        let connection = fixture.connect().await;
+        create(&connection, "t", 2, &[]).await;
+        produce(&connection, "t", 0, batch(&[b"a", b"b"])).await;
+        for (offset, epoch, parts, count) in [(0, 0, false, 2), (2, 0, false, 0), (3, 0, true, 0), (1, 5, true, 0)] {
+            let mut request = fetch_request("t", 0, offset, 0, 1000);
+            request.topics[0].partitions[0].last_fetched_epoch = epoch;
+            let answer = connection.call(&request).await.expect("answered");
+            let partition = &answer.responses[0].partitions[0];
+            let found = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset);
+            assert_eq!(found, if parts { (0, 2) } else { (-1, -1) }, "offset {offset} after epoch {epoch}");
+            assert_eq!((partition.error_code, partition.high_watermark), (0, 2));
+            let records = partition.records.as_ref().expect("never null");
+            assert_eq!(!records.is_empty(), count > 0, "offset {offset} after epoch {epoch}");
+        }
+        let mut request = fetch_request("t", 1, 0, 0, 1000);
+        request.topics.insert(0, fetch_request("t", 0, 0, 0, 1000).topics.remove(0));
+        let answer = connection.call(&request).await.expect("answered");
+        assert_eq!(answer.responses.len(), 1, "entries of one topic in a row become one");
+        assert_eq!(answer.responses[0].partitions.len(), 2);
+    });
+}
+
+#[test]
 fn offsets_by_time_are_those_of_records() {
     with_broker(|fixture| async move {
         let connection = fixture.connect().await;

@@ -45,6 +45,8 @@ pub struct FetchPartitionAnswer {
     pub log_start_offset: i64,
     /// Producer id and first offset of aborted transactions; null where the client did not ask for committed data only.
     pub aborted_transactions: Option<Vec<(i64, i64)>>,
+    /// The reader's log parts from this one: the newest common epoch, and where it ended here. From version 12 on.
+    pub diverging_epoch: Option<(i32, i64)>,
     /// The broker that the client should read from, −1 for this one.
     pub preferred_read_replica: i32,
     /// Batches one after the other. Never null on the wire: without any, empty bytes are sent.
@@ -61,6 +63,7 @@ impl FetchPartitionAnswer {
             last_stable_offset: -1,
             log_start_offset: -1,
             aborted_transactions: None,
+            diverging_epoch: None,
             preferred_read_replica: -1,
             records: Vec::new(),
         }
@@ -143,7 +146,16 @@ impl Writer {
             self.pieces.push(self.head.split().freeze());
             self.pieces.extend(partition.records);
         }
-        self.tagged_fields();
+        match partition.diverging_epoch {
+            Some((epoch, end_offset)) if self.flexible() => {
+                // One tagged field: number 0, 13 bytes, which hold two values and no tagged fields of their own.
+                self.head.put_slice(&[1, 0, 13]);
+                self.head.put_i32(epoch);
+                self.head.put_i64(end_offset);
+                self.tagged_fields();
+            }
+            _ => self.tagged_fields(),
+        }
     }
 
     fn flexible(&self) -> bool {

@@ -106,7 +106,11 @@ fn fetch_answer() -> FetchAnswer {
         records: vec![records(), records()],
         ..FetchPartitionAnswer::failed(0, ErrorCode::None)
     };
-    let empty = FetchPartitionAnswer { high_watermark: 8, ..FetchPartitionAnswer::failed(1, ErrorCode::None) };
+    let empty = FetchPartitionAnswer {
+        high_watermark: 8,
+        diverging_epoch: Some((3, 8)),
+        ..FetchPartitionAnswer::failed(1, ErrorCode::None)
+    };
     let failed = FetchPartitionAnswer::failed(2, ErrorCode::OffsetOutOfRange);
     let topic = |name, partitions| FetchTopicAnswer { topic: string(name), partitions };
     FetchAnswer {
@@ -136,6 +140,12 @@ fn generated_fetch_answer(answer: &FetchAnswer, version: i16) -> FetchResponseDa
             log_start_offset: if version >= 5 { partition.log_start_offset } else { -1 },
             aborted_transactions: aborted,
             records: Some(partition.records.concat().into()),
+            diverging_epoch: match partition.diverging_epoch {
+                Some((epoch, end_offset)) if version >= 12 => {
+                    fetch_types::EpochEndOffset { epoch, end_offset, ..Default::default() }
+                }
+                _ => Default::default(),
+            },
             ..Default::default()
         }
     };
