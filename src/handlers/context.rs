@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::producer_ids::ProducerIds;
 use crate::io::Env;
@@ -71,6 +71,8 @@ pub struct Settings {
     pub replication_factor: i16,
     /// The most bytes of records in one Fetch answer.
     pub fetch_bytes_max: usize,
+    /// The most bytes of records in all Fetch answers that have not been sent. Small answers are not counted.
+    pub fetch_memory_bytes: usize,
     /// How far produced batches are checked.
     pub validation: Validation,
     /// What applies to topics that set nothing.
@@ -91,6 +93,8 @@ pub struct Context {
     pub logs: LogManager,
     /// Becomes true when the broker stops: what waits for data answers with what it has.
     pub stopping: watch::Receiver<bool>,
+    /// Bytes for records in answers that have not been sent.
+    pub(super) fetch_memory: Arc<Semaphore>,
     pub(super) producer_ids: ProducerIds,
     topic_ids: Mutex<fastrand::Rng>,
 }
@@ -106,7 +110,8 @@ impl Context {
     ) -> Self {
         let producer_ids = ProducerIds::new(metadata.clone(), settings.node_id);
         let topic_ids = Mutex::new(env.rng("topic-id"));
-        Self { env, settings, metadata, logs, stopping, producer_ids, topic_ids }
+        let fetch_memory = Arc::new(Semaphore::new(settings.fetch_memory_bytes.min(Semaphore::MAX_PERMITS)));
+        Self { env, settings, metadata, logs, stopping, fetch_memory, producer_ids, topic_ids }
     }
 
     /// A new topic id: a random UUID that no client mistakes for a reserved one or, in its base 64 form, for an option.

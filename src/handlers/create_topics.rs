@@ -66,6 +66,7 @@ pub(super) async fn handle(ctx: &Arc<Context>, request: CreateTopicsRequestData)
         .collect();
     let mut answered = BTreeSet::new();
     let mut results = Vec::new();
+    let mut partitions_left = topics::PARTITIONS_MAX;
     for topic in &request.topics {
         let name = topic.name.as_str();
         let result = if duplicates.contains(name) {
@@ -75,7 +76,7 @@ pub(super) async fn handle(ctx: &Arc<Context>, request: CreateTopicsRequestData)
             }
             Err(Refused::Duplicate)
         } else {
-            create(ctx, topic, request.validate_only).await
+            create(ctx, topic, &mut partitions_left, request.validate_only).await
         };
         results.push(result.unwrap_or_else(|refused| failed(topic, &refused)));
     }
@@ -96,13 +97,18 @@ fn failed(topic: &CreatableTopic, refused: &Refused) -> CreatableTopicResult {
 async fn create(
     ctx: &Arc<Context>,
     topic: &CreatableTopic,
+    partitions_left: &mut i32,
     validate_only: bool,
 ) -> Result<CreatableTopicResult, Refused> {
     let image = ctx.metadata.image();
     let (partitions, configs) = check(ctx, &image, topic)?;
+    // A bound for the whole request: its answer is far longer than it is.
+    let count = i32::try_from(partitions.len()).unwrap_or(i32::MAX);
+    *partitions_left =
+        partitions_left.checked_sub(count).filter(|left| *left >= 0).ok_or(CreateError::TooManyPartitions)?;
     let mut result = CreatableTopicResult {
         name: topic.name.clone(),
-        num_partitions: i32::try_from(partitions.len()).unwrap_or(i32::MAX),
+        num_partitions: count,
         replication_factor: i16::try_from(partitions[0].replicas.len()).unwrap_or(i16::MAX),
         configs: Some(answer_configs(ctx, &configs)),
         ..CreatableTopicResult::default()

@@ -1,5 +1,7 @@
 //! DescribeConfigs (32): the settings of topics and of this broker, with synonyms, types and documentation.
 
+use std::collections::BTreeSet;
+
 use super::config_entries::{Entry, broker_entries, topic_entries};
 use super::context::Context;
 use crate::metadata::validate_topic_name;
@@ -13,7 +15,14 @@ const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
 pub(super) fn handle(ctx: &Context, request: &DescribeConfigsRequestData) -> DescribeConfigsResponseData {
-    let results = request.resources.iter().map(|resource| describe(ctx, request, resource)).collect();
+    // Each once: repeating a few bytes must not repeat their long answer.
+    let mut seen = BTreeSet::new();
+    let results = request
+        .resources
+        .iter()
+        .filter(|resource| seen.insert((resource.resource_type, resource.resource_name.as_str())))
+        .map(|resource| describe(ctx, request, resource))
+        .collect();
     DescribeConfigsResponseData { results, ..DescribeConfigsResponseData::default() }
 }
 

@@ -7,21 +7,22 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::context::Context;
-use super::{Call, Refusal, Reply};
+use super::{Answer, Call, Refusal, Reply};
 use crate::io::Monotonic;
 use crate::log::{Isolation, PartitionLog, ReadError};
 use crate::metadata::ClusterImage;
 use crate::wire::ErrorCode;
-use crate::wire::frame::Pieces;
 use crate::wire::messages::fetch_types::{FetchPartition, FetchRequestData};
 use crate::wire::messages::{FetchAnswer, FetchPartitionAnswer, FetchTopicAnswer, KafkaString};
 
 const READ_COMMITTED: i8 = 1;
 /// Session epochs with which a request names all its partitions: "a new session" and "no session".
 const FULL_SESSION_EPOCHS: [i32; 2] = [0, -1];
+/// Bytes of records that an answer may have whatever else is in memory.
+const FREE_BYTES: usize = 256 * 1024;
 /// A waiting request whose minimum has not come is looked at no more often than this.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -34,7 +35,7 @@ pub(super) fn handle(ctx: &Arc<Context>, call: Call, request: &FetchRequestData)
             session_id: 0,
             topics: Vec::new(),
         };
-        return Ok(Reply::Now(answer.encode(call.version, call.correlation_id)?));
+        return Ok(Reply::Now(answer.encode(call.version, call.correlation_id)?.into()));
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
     let bytes_max = usize::try_from(request.max_bytes).unwrap_or_default().min(ctx.settings.fetch_bytes_max);
@@ -99,26 +100,33 @@ struct Look {
 }
 
 impl Fetch {
-    async fn run(self, call: Call) -> Result<Pieces, Refusal> {
+    async fn run(self, call: Call) -> Result<Answer, Refusal> {
         let mut stopping = self.ctx.stopping.clone();
         loop {
             // Subscribed before looking, so that nothing that comes after the look goes unnoticed.
             let image = self.ctx.metadata.image();
             let mut ends = self.ends(&image);
-            let look = self.look(&image).await;
+            let (mut memory, bytes_max) = self.memory();
+            let look = self.look(&image, bytes_max).await;
             let now = self.ctx.env.now();
-            let done = look.bytes >= self.bytes_min || look.final_ || now >= self.deadline || *stopping.borrow();
+            let done = look.bytes >= self.bytes_min.min(bytes_max)
+                || look.final_
+                || now >= self.deadline
+                || *stopping.borrow();
             if done {
                 let answer =
                     FetchAnswer { throttle_time_ms: 0, error: ErrorCode::None, session_id: 0, topics: look.topics };
-                return Ok(answer.encode(call.version, call.correlation_id)?);
+                if let Some(memory) = &mut memory {
+                    drop(memory.split(memory.num_permits().saturating_sub(look.bytes)));
+                }
+                return Ok(Answer { pieces: answer.encode(call.version, call.correlation_id)?, memory });
             }
             let mut pause = Duration::ZERO;
             if look.bytes > 0 {
                 // Some data is there and more is wanted: do not read it again for each record that arrives.
                 pause = LOOK_INTERVAL.min(self.deadline - now);
             }
-            drop(look);
+            drop((look, memory));
             tokio::select! { biased;
                 _ = stopping.wait_for(|stopping| *stopping) => {}
                 () = any_change(&mut ends) => {}
@@ -127,6 +135,23 @@ impl Fetch {
             if !pause.is_zero() {
                 self.ctx.env.sleep(pause).await;
             }
+        }
+    }
+
+    /// Memory for one answer, and how many bytes it may have. Answers that nobody takes must not fill the memory: when
+    /// what is set aside for all is given out, an answer gets little instead of waiting.
+    fn memory(&self) -> (Option<OwnedSemaphorePermit>, usize) {
+        let asked = self.topics.iter().flat_map(|(_, partitions)| partitions);
+        let asked: usize =
+            asked.map(|partition| usize::try_from(partition.partition_max_bytes).unwrap_or_default()).sum();
+        let wanted = asked.min(self.bytes_max);
+        if wanted <= FREE_BYTES {
+            return (None, self.bytes_max);
+        }
+        let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
+        match Arc::clone(&self.ctx.fetch_memory).try_acquire_many_owned(permits) {
+            Ok(memory) => (Some(memory), self.bytes_max),
+            Err(_) => (None, self.bytes_max.min(FREE_BYTES)),
         }
     }
 
@@ -156,14 +181,17 @@ impl Fetch {
     }
 
     /// Reads all partitions once.
-    async fn look(&self, image: &ClusterImage) -> Look {
+    async fn look(&self, image: &ClusterImage, bytes_max: usize) -> Look {
         let mut look = Look { topics: Vec::with_capacity(self.topics.len()), bytes: 0, final_: true };
         let mut failed = false;
         for (topic, partitions) in &self.topics {
             let mut answers = Vec::with_capacity(partitions.len());
             for partition in partitions {
                 look.final_ = false;
-                let answer = self.read(image, topic, partition, look.bytes).await;
+                let room = bytes_max.saturating_sub(look.bytes);
+                // The first batch of an answer always passes, or a reader could never get beyond a large one.
+                let min_one = look.bytes == 0;
+                let answer = self.read(image, topic, partition, room, min_one).await;
                 look.bytes += answer.records_len();
                 failed |= answer.error != ErrorCode::None || answer.diverging_epoch.is_some();
                 answers.push(answer);
@@ -179,7 +207,8 @@ impl Fetch {
         image: &ClusterImage,
         topic: &KafkaString,
         partition: &FetchPartition,
-        bytes_before: usize,
+        room: usize,
+        min_one: bool,
     ) -> FetchPartitionAnswer {
         let index = partition.partition;
         let log = match self.log(image, topic, partition) {
@@ -198,10 +227,7 @@ impl Fetch {
             Ok(diverging_epoch) => return self.diverging(index, &log, diverging_epoch),
             Err(error) => return FetchPartitionAnswer::failed(index, error),
         }
-        let room = self.bytes_max.saturating_sub(bytes_before);
         let bytes_max = usize::try_from(partition.partition_max_bytes).unwrap_or_default().min(room);
-        // The first batch of an answer always passes, or a reader could never get beyond a large one.
-        let min_one = bytes_before == 0;
         match log.read(partition.fetch_offset, bytes_max, min_one, self.isolation).await {
             Ok(read) => FetchPartitionAnswer {
                 index,

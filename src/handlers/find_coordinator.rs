@@ -1,6 +1,7 @@
 //! FindCoordinator (10). Consumer groups and transactions are not built yet: the answer says so in words, with the code
 //! that clients take for "not now".
 
+use super::Refusal;
 use crate::wire::ErrorCode;
 use crate::wire::messages::find_coordinator::Coordinator;
 use crate::wire::messages::{FindCoordinatorRequestData, FindCoordinatorResponseData, KafkaString, string};
@@ -10,7 +11,17 @@ const TRANSACTION: i8 = 1;
 /// From this version on, one request asks for many coordinators.
 const MANY_FROM: i16 = 4;
 
-pub(super) fn handle(request: &FindCoordinatorRequestData, version: i16) -> FindCoordinatorResponseData {
+/// Coordinators that one request may ask for.
+const KEYS_MAX: usize = 10_000;
+
+pub(super) fn handle(
+    request: &FindCoordinatorRequestData,
+    version: i16,
+) -> Result<FindCoordinatorResponseData, Refusal> {
+    let keys = request.coordinator_keys.len();
+    if keys > KEYS_MAX {
+        return Err(Refusal::TooMany(keys, KEYS_MAX));
+    }
     let (error, message) = match request.key_type {
         GROUP => (
             ErrorCode::CoordinatorNotAvailable,
@@ -29,13 +40,13 @@ pub(super) fn handle(request: &FindCoordinatorRequestData, version: i16) -> Find
     };
     if version >= MANY_FROM {
         let coordinators = request.coordinator_keys.iter().map(coordinator).collect();
-        return FindCoordinatorResponseData { coordinators, ..FindCoordinatorResponseData::default() };
+        return Ok(FindCoordinatorResponseData { coordinators, ..FindCoordinatorResponseData::default() });
     }
-    FindCoordinatorResponseData {
+    Ok(FindCoordinatorResponseData {
         error_code: error.code(),
         error_message: Some(string(message)),
         node_id: -1,
         port: -1,
         ..FindCoordinatorResponseData::default()
-    }
+    })
 }

@@ -67,12 +67,17 @@ fn all(image: &ClusterImage) -> Vec<Found> {
 async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) -> Vec<Found> {
     let create = request.allow_auto_topic_creation && ctx.settings.auto_create;
     let mut found = Vec::new();
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut seen_ids) = (BTreeSet::new(), BTreeSet::<TopicId>::new());
+    // A request of many short names must not fill the disk.
+    let mut creations_left = topics::PARTITIONS_MAX / ctx.settings.num_partitions.max(1);
     for asked in request.topics.iter().flatten() {
         let id = TopicId(asked.topic_id.to_bytes());
         let name = asked.name.as_ref().map(|name| name.as_str().to_owned());
         // Versions that have ids and no null names cannot ask by id.
         let Some(name) = name.or_else(|| (version < NULL_NAME_FROM).then(String::new)) else {
+            if !seen_ids.insert(id) {
+                continue;
+            }
             let image = ctx.metadata.image();
             found.push(
                 image
@@ -83,7 +88,9 @@ async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) 
             continue;
         };
         if seen.insert(name.clone()) {
-            found.push(by_name(ctx, name, create).await);
+            let absent = ctx.metadata.image().topic(&name).is_none();
+            found.push(by_name(ctx, name, create && creations_left > 0).await);
+            creations_left -= i32::from(absent);
         }
     }
     found

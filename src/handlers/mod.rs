@@ -22,6 +22,7 @@ mod topics;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub use context::{Advertised, BrokerEntry, Context, Peer, Settings};
 
@@ -33,12 +34,26 @@ use crate::wire::header::{HeaderError, RequestHeader};
 use crate::wire::messages::{Message, MessageError, Request, decode_request, encode_answer};
 use crate::wire::{Api, ApiKey};
 
+/// An answer frame, and the memory that it was given until it is sent.
+pub struct Answer {
+    /// The frame.
+    pub pieces: Pieces,
+    /// Given back when dropped.
+    pub memory: Option<OwnedSemaphorePermit>,
+}
+
+impl From<Pieces> for Answer {
+    fn from(pieces: Pieces) -> Self {
+        Self { pieces, memory: None }
+    }
+}
+
 /// What a request gets.
 pub enum Reply {
     /// An answer that is ready.
-    Now(Pieces),
+    Now(Answer),
     /// An answer that waits for something.
-    Later(BoxFuture<'static, Result<Pieces, Refusal>>),
+    Later(BoxFuture<'static, Result<Answer, Refusal>>),
     /// Nothing: the request asked for no answer.
     Nothing,
 }
@@ -67,6 +82,9 @@ pub enum Refusal {
         /// The highest.
         max: i16,
     },
+    /// More entries than any client asks for: answering would cost far more than asking did.
+    #[error("a request names {0} entries, more than the {1} allowed")]
+    TooMany(usize, usize),
     /// A request that wants no answer failed. Only a closed connection can tell the client.
     #[error("a request that wants no answer failed: {0}")]
     Unanswerable(&'static str),
@@ -82,7 +100,7 @@ pub async fn handle(ctx: &Arc<Context>, peer: &Peer, mut frame: Bytes) -> Result
     let api = key.api();
     if !api.accepts(header.api_version) {
         if key == ApiKey::ApiVersions {
-            return Ok(Reply::Now(api_versions::unsupported(header.correlation_id)?));
+            return Ok(Reply::Now(api_versions::unsupported(header.correlation_id)?.into()));
         }
         return Err(unknown_version(api, header.api_version));
     }
@@ -95,7 +113,7 @@ pub async fn handle(ctx: &Arc<Context>, peer: &Peer, mut frame: Bytes) -> Result
         ApiKey::ListOffsets => Ok(list_offsets::handle(ctx, call, call.decode(frame)?)),
         ApiKey::CreateTopics => call.answer(&create_topics::handle(ctx, call.decode(frame)?).await),
         ApiKey::DescribeConfigs => call.answer(&describe_configs::handle(ctx, &call.decode(frame)?)),
-        ApiKey::FindCoordinator => call.answer(&find_coordinator::handle(&call.decode(frame)?, call.version)),
+        ApiKey::FindCoordinator => call.answer(&find_coordinator::handle(&call.decode(frame)?, call.version)?),
         ApiKey::InitProducerId => call.answer(&init_producer_id::handle(ctx, &call.decode(frame)?).await),
     }
 }
@@ -116,8 +134,8 @@ impl Call {
         Ok(decode_request(body, self.version)?)
     }
 
-    fn encode(self, answer: &impl Message) -> Result<Pieces, Refusal> {
-        Ok(encode_answer(answer, self.version, self.correlation_id)?.into())
+    fn encode(self, answer: &impl Message) -> Result<Answer, Refusal> {
+        Ok(Pieces::from(encode_answer(answer, self.version, self.correlation_id)?).into())
     }
 
     fn answer(self, answer: &impl Message) -> Result<Reply, Refusal> {

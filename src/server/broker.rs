@@ -251,6 +251,7 @@ fn settings(config: &Config, cluster_id: &str, local: SocketAddr) -> Settings {
         num_partitions: config.num_partitions,
         replication_factor: i16::try_from(config.default_replication_factor).unwrap_or(i16::MAX),
         fetch_bytes_max: usize::try_from(config.fetch_max_bytes).unwrap_or_default(),
+        fetch_memory_bytes: usize::try_from(config.queued_max_answer_bytes).unwrap_or_default(),
         validation: match config.produce_validation {
             ProduceValidation::Strict => Validation::Strict,
             ProduceValidation::Relaxed => Validation::Relaxed,

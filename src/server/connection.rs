@@ -18,11 +18,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::budget::{Budget, Charge, Charged};
 use super::registry::Registry;
-use crate::handlers::{self, Context, Peer, Refusal, Reply};
+use crate::handlers::{self, Answer, Context, Peer, Refusal, Reply};
 use crate::io::{AbortHandle, BoxFuture, Env, Stream, WriteHalf};
 use crate::wire::frame::{FrameError, FrameLimits, FrameReader, Pieces};
 
@@ -68,13 +68,13 @@ enum End {
 
 /// An answer on its way, with the bytes of its request.
 struct Item {
-    reply: Answer,
+    coming: Coming,
     charged: usize,
 }
 
-enum Answer {
-    Now(Pieces),
-    Later(BoxFuture<'static, Result<Pieces, Refusal>>),
+enum Coming {
+    Now(Answer),
+    Later(BoxFuture<'static, Result<Answer, Refusal>>),
 }
 
 /// Serves a connection until it ends. `id` is its number in the registry.
@@ -89,6 +89,7 @@ pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
         charge: Arc::clone(&charge),
         stall: shared.stall,
         out: Pieces::default(),
+        memory: Vec::new(),
     };
     let abort = stream.abort;
     let writing =
@@ -146,15 +147,15 @@ impl Reader<'_> {
         let frame = self.next_frame().await?;
         let charged = frame.len() + 4;
         self.charge.framed(charged, self.shared.ctx.env.now());
-        let reply = match handlers::handle(&self.shared.ctx, &self.peer, frame).await? {
-            Reply::Now(pieces) => Answer::Now(pieces),
-            Reply::Later(future) => Answer::Later(future),
+        let coming = match handlers::handle(&self.shared.ctx, &self.peer, frame).await? {
+            Reply::Now(answer) => Coming::Now(answer),
+            Reply::Later(future) => Coming::Later(future),
             Reply::Nothing => {
                 self.charge.give_back(charged, self.shared.ctx.env.now());
                 return Ok(());
             }
         };
-        self.sender.send(Item { reply, charged }).await.map_err(|_| End::Writer)
+        self.sender.send(Item { coming, charged }).await.map_err(|_| End::Writer)
     }
 
     async fn next_frame(&mut self) -> Result<bytes::Bytes, End> {
@@ -217,6 +218,8 @@ struct Writer {
     stall: Duration,
     /// Answers that are ready and not written yet.
     out: Pieces,
+    /// The memory that they were given.
+    memory: Vec<OwnedSemaphorePermit>,
 }
 
 impl Writer {
@@ -232,10 +235,10 @@ impl Writer {
                     }
                 }
             };
-            let pieces = match item.reply {
-                Answer::Now(pieces) => pieces,
-                Answer::Later(mut future) => match poll_once(&mut future).await {
-                    Some(pieces) => pieces?,
+            let answer = match item.coming {
+                Coming::Now(answer) => answer,
+                Coming::Later(mut future) => match poll_once(&mut future).await {
+                    Some(answer) => answer?,
                     None => {
                         // What is ready does not wait for it.
                         self.flush().await?;
@@ -244,7 +247,8 @@ impl Writer {
                 },
             };
             self.charge.give_back(item.charged, self.env.now());
-            self.out.append(pieces);
+            self.out.append(answer.pieces);
+            self.memory.extend(answer.memory);
             if self.out.len() >= WRITE_BYTES {
                 self.flush().await?;
             }
@@ -262,6 +266,7 @@ impl Writer {
                 () = self.env.sleep(self.stall) => return Err(WriteError::Stalled(self.stall)),
             }
         }
+        self.memory.clear();
         Ok(self.half.flush().await?)
     }
 }

@@ -83,7 +83,10 @@ impl Config {
         let mut values = Values::default();
         for setting in settings {
             let Some(key) = find(&setting.key) else {
-                let suggested = nearest(&setting.key);
+                let suggested = nearest(&setting.key).map(|key| match setting.origin {
+                    Origin::Variable(_) => format!("KILO_{}", key.to_ascii_uppercase().replace('.', "_")),
+                    _ => key,
+                });
                 return Err(ConfigError::Unknown { origin: setting.origin, key: setting.key, suggested });
             };
             let value = setting.value.trim().to_owned();
@@ -109,6 +112,7 @@ impl Config {
             wal_file_bytes: 256 * 1024,
             wal_max_bytes: 1024 * 1024,
             queue_size: 256 * 1024,
+            queued_max_answer_bytes: 8 * 1024 * 1024,
             queued_max_request_bytes: 8 * 1024 * 1024,
             socket_request_max_bytes: 2 * 1024 * 1024,
             message_max_bytes: 256 * 1024,
@@ -190,7 +194,8 @@ fn nearest(name: &str) -> Option<String> {
         return key.broker_key.filter(|broker_key| find(broker_key).is_some()).map(str::to_owned);
     }
     let name = name.to_ascii_lowercase().replace(['_', '-'], ".");
-    let likeness = |key: &ConfigKey| strsim::normalized_damerau_levenshtein(&name, key.name);
+    let name = name.strip_prefix("kilo.").unwrap_or(&name);
+    let likeness = |key: &ConfigKey| strsim::normalized_damerau_levenshtein(name, key.name);
     let best = config_keys().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(best) >= LIKENESS_MIN).then(|| best.name.to_owned())
 }
@@ -235,6 +240,10 @@ mod tests {
         assert_eq!(refuse("log.dir", "x"), "--set: unknown key log.dir; did you mean log.dirs?");
         assert_eq!(refuse("log_dirs", "x"), "--set: unknown key log_dirs; did you mean log.dirs?");
         assert_eq!(refuse("segment.bytes", "1"), "--set: unknown key segment.bytes; did you mean log.segment.bytes?");
+        let variable = Origin::Variable("KILO_LOG_DIR".to_owned());
+        let setting = Setting { key: "KILO_LOG_DIR".to_owned(), value: "x".to_owned(), origin: variable };
+        let error = Config::resolve([setting]).expect_err("no such key").to_string();
+        assert_eq!(error, "variable KILO_LOG_DIR: unknown key KILO_LOG_DIR; did you mean KILO_LOG_DIRS?");
         assert_eq!(refuse("zzz", "1"), "--set: unknown key zzz; `kilo config` lists all keys");
         assert_eq!(
             refuse("num.partitions", "x"),
