@@ -139,7 +139,8 @@ pub enum EntryClass {
 }
 
 /// Called once with the block's number when the entry is written as the sync mode asks, or with the failure. Runs on
-/// the writer task: short, no blocking.
+/// the writer task (or, once the log is closed, on a task of its own), never within the call that submits: short, no
+/// blocking.
 pub type Done = Box<dyn FnOnce(Result<Lsn, WalFailed>) + Send>;
 
 /// The write-ahead log. Dropping it without [`close`](Self::close) ends the writer task after what it is doing.

@@ -34,6 +34,7 @@ pub(super) struct State {
 }
 
 pub(super) struct Shared {
+    env: Env,
     state: Mutex<State>,
     /// Wakes the writer task.
     pub(super) wake: Notify,
@@ -52,6 +53,7 @@ impl Shared {
         files: BTreeMap<SlotNumber, Lanes>,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {
+            env: env.clone(),
             state: Mutex::new(State { core, phase: Phase::Open }),
             wake: Notify::new(),
             pressure: watch::Sender::new(Lsn(0)),
@@ -83,7 +85,8 @@ impl Shared {
         };
         match refused {
             None => self.wake.notify_one(),
-            Some((done, why)) => done(Err(why)),
+            // Never within this call: the caller may hold a lock that the callback takes.
+            Some((done, why)) => drop(self.env.spawn("wal-refusal", async move { done(Err(why)) })),
         }
     }
 

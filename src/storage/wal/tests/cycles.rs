@@ -218,3 +218,25 @@ fn many_threads_submit_while_others_release_and_one_closes() {
         }
     });
 }
+
+#[test]
+fn a_refusal_is_never_told_within_the_call_that_submits() {
+    let dir = temp();
+    block_on_test(|env| async move {
+        let (wal, _) = open(&env, dir.path(), small()).await.expect("a new log");
+        wal.close().await;
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let lock = Arc::new(std::sync::Mutex::new(Some(sender)));
+        {
+            let held = lock.lock().expect("no panic");
+            let taken = lock.clone();
+            let done = move |result| {
+                let sender = taken.lock().expect("no panic").take();
+                let _ = sender.expect("called once").send(result);
+            };
+            wal.submit(append(0, 0, 100), Box::new(done));
+            drop(held);
+        }
+        assert_eq!(receiver.await, Ok(Err(WalFailed::Closed)));
+    });
+}
