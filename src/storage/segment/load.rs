@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::walk::{Met, WalkError, Walker};
+use super::write::IndexFlush;
 use super::{ScanReport, Segment, SegmentError, View, lock};
 use crate::io::File;
 use crate::storage::checkpoint::EpochStart;
@@ -114,9 +115,16 @@ impl Segment {
         if let Some((position, why)) = loaded.failure {
             return Err(SegmentError::Damaged { path: self.path(FileKind::Log), position, why });
         }
-        let mut state = self.state();
-        state.resident = Some(loaded.resident);
-        state.tail = loaded.tail;
+        let is_stale = lock(&loaded.resident.files).cut;
+        {
+            let mut state = self.state();
+            state.resident = Some(loaded.resident);
+            state.tail = loaded.tail;
+        }
+        if is_stale {
+            // An entry for what was cut off must not meet, after the next crash, what will be written in its place.
+            self.write_index_or_warn(IndexFlush::Now).await;
+        }
         Ok(())
     }
 
@@ -155,9 +163,12 @@ impl Segment {
         }
         // The index was made anew: whatever is in the files, nothing of it is kept.
         lock(&resident.files).cut = true;
-        let mut state = self.state();
-        (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
-        state.resident = Some(resident);
+        {
+            let mut state = self.state();
+            (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
+            state.resident = Some(resident);
+        }
+        self.write_index_or_warn(IndexFlush::Now).await;
         Ok(report)
     }
 
@@ -193,7 +204,7 @@ impl Segment {
         if is_sealed {
             // Completing the files of a sealed segment spares the next reader the walk; the reader of now has its answer
             // either way.
-            let _ = self.write_index(&resident, super::write::IndexFlush::WhenMany).await;
+            let _ = self.write_index(&resident, IndexFlush::WhenMany).await;
         }
         Ok(resident)
     }

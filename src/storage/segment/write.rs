@@ -41,16 +41,22 @@ impl Segment {
     /// # Panics
     /// When the segment is sealed, or the batches do not follow its last record: who appends has assigned the offsets.
     pub async fn append(&self, batches: &[RecordBatch]) -> Result<(), SegmentError> {
-        let Some(first) = batches.first() else { return Ok(()) };
+        if batches.is_empty() {
+            return Ok(());
+        }
         let file = self.file().await?;
         let (len, tail_is_dirty) = {
             let state = self.state();
             assert!(!state.sealed, "nothing is appended to a sealed segment");
-            let follows = match state.offsets {
-                OffsetRule::Dense => first.base_offset() == state.next_offset,
-                OffsetRule::Ascending => first.base_offset() >= state.next_offset,
-            };
-            assert!(follows, "{:?} does not follow offset {}", first, state.next_offset);
+            let mut due = state.next_offset;
+            for batch in batches {
+                let follows = match state.offsets {
+                    OffsetRule::Dense => batch.base_offset() == due,
+                    OffsetRule::Ascending => batch.base_offset() >= due,
+                };
+                assert!(follows, "{batch:?} does not follow offset {due}");
+                due = batch.last_offset() + 1;
+            }
             (state.len, state.tail_is_dirty)
         };
         if tail_is_dirty {
@@ -163,7 +169,7 @@ impl Segment {
         Ok(tail)
     }
 
-    async fn write_index_or_warn(&self, flush: IndexFlush) {
+    pub(super) async fn write_index_or_warn(&self, flush: IndexFlush) {
         let resident = self.state().resident.clone();
         let Some(resident) = resident else { return };
         if let Err(error) = self.write_index(&resident, flush).await {
