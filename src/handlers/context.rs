@@ -1,7 +1,8 @@
 //! What all handlers share.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::{Semaphore, watch};
 
@@ -9,7 +10,7 @@ use super::producer_ids::ProducerIds;
 use crate::io::Env;
 use crate::log::{LogManager, PartitionLog};
 use crate::metadata::config_def::Kind;
-use crate::metadata::{ClusterImage, MetadataStore, TopicDefaults};
+use crate::metadata::{ClusterImage, MetadataStore, Topic, TopicConfig, TopicDefaults};
 use crate::storage::{PartitionKey, TopicId};
 use crate::wire::ErrorCode;
 use crate::wire::batch::Validation;
@@ -97,6 +98,8 @@ pub struct Context {
     pub(super) fetch_memory: Arc<Semaphore>,
     pub(super) producer_ids: ProducerIds,
     topic_ids: Mutex<fastrand::Rng>,
+    /// Resolved settings, with the topic record that they were resolved from.
+    topic_configs: RwLock<BTreeMap<TopicId, (Arc<Topic>, Arc<TopicConfig>)>>,
 }
 
 impl Context {
@@ -111,7 +114,17 @@ impl Context {
         let producer_ids = ProducerIds::new(metadata.clone(), settings.node_id);
         let topic_ids = Mutex::new(env.rng("topic-id"));
         let fetch_memory = Arc::new(Semaphore::new(settings.fetch_memory_bytes.min(Semaphore::MAX_PERMITS)));
-        Self { env, settings, metadata, logs, stopping, fetch_memory, producer_ids, topic_ids }
+        Self {
+            env,
+            settings,
+            metadata,
+            logs,
+            stopping,
+            fetch_memory,
+            producer_ids,
+            topic_ids,
+            topic_configs: RwLock::default(),
+        }
     }
 
     /// A new topic id: a random UUID that no client mistakes for a reserved one or, in its base 64 form, for an option.
@@ -126,6 +139,18 @@ impl Context {
                 return TopicId(id);
             }
         }
+    }
+
+    /// A topic's settings, resolved once for each version of its record.
+    pub(super) fn topic_config(&self, topic: &Arc<Topic>) -> Arc<TopicConfig> {
+        let known = self.topic_configs.read().expect("no holder of the lock panics").get(&topic.id).cloned();
+        if let Some((_, config)) = known.filter(|(of, _)| Arc::ptr_eq(of, topic)) {
+            return config;
+        }
+        let config = Arc::new(TopicConfig::resolve(&self.settings.topic_defaults, &topic.configs));
+        let entry = (Arc::clone(topic), Arc::clone(&config));
+        self.topic_configs.write().expect("no holder of the lock panics").insert(topic.id, entry);
+        config
     }
 
     /// The host and port that a client is told for this broker.

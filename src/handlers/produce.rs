@@ -53,7 +53,8 @@ pub(super) async fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, frame_le
         }
         topics.push((topic.name, partitions));
     }
-    let deadline = produce.deadline;
+    // A leader that acknowledges for itself alone does not time out, as in Kafka: it answers when it is durable.
+    let deadline = (request.acks == ALL_ACKS).then_some(produce.deadline);
     if request.acks == NO_ACKS {
         let failed = topics.iter().flat_map(|(_, partitions)| partitions).find_map(|(_, result)| result.as_ref().err());
         return match failed {
@@ -127,7 +128,7 @@ impl Produce<'_> {
         }
         let log = self.ctx.led(self.image, topic, partition.index, -1).map_err(Failed::new)?;
         let topic = self.image.topic(topic).expect("a topic that is led exists");
-        let config = TopicConfig::resolve(&self.ctx.settings.topic_defaults, &topic.configs);
+        let config = self.ctx.topic_config(topic);
         let at = usize::try_from(partition.index).expect("a partition that is led exists");
         let in_sync = topic.partitions[at].isr.len();
         if self.acks == ALL_ACKS && in_sync < usize::try_from(config.min_insync_replicas).unwrap_or_default() {
@@ -237,7 +238,7 @@ fn append_failed(log: &PartitionLog, error: AppendError) -> Failed {
     }
 }
 
-async fn answer(ctx: &Context, topics: Topics, deadline: Monotonic) -> ProduceResponseData {
+async fn answer(ctx: &Context, topics: Topics, deadline: Option<Monotonic>) -> ProduceResponseData {
     let mut responses = Vec::with_capacity(topics.len());
     for (name, partitions) in topics {
         let mut partition_responses = Vec::with_capacity(partitions.len());
@@ -262,13 +263,18 @@ impl PartitionAnswer {
     }
 }
 
-async fn durable(ctx: &Context, appended: Appended, deadline: Monotonic) -> Result<PartitionAnswer, Failed> {
+async fn durable(ctx: &Context, appended: Appended, deadline: Option<Monotonic>) -> Result<PartitionAnswer, Failed> {
     let Appended { pending, log } = appended;
     let (base_offset, append_time) = (pending.base_offset, pending.append_time);
-    tokio::select! { biased;
-        result = pending.durable() => result.map_err(|error| append_failed(&log, error))?,
-        () = ctx.env.sleep_until(deadline) => return Err(Failed::new(ErrorCode::RequestTimedOut)),
-    }
+    let durable = pending.durable();
+    let result = match deadline {
+        None => durable.await,
+        Some(deadline) => tokio::select! { biased;
+            result = durable => result,
+            () = ctx.env.sleep_until(deadline) => return Err(Failed::new(ErrorCode::RequestTimedOut)),
+        },
+    };
+    result.map_err(|error| append_failed(&log, error))?;
     Ok(PartitionAnswer(PartitionProduceResponse {
         base_offset,
         log_append_time_ms: append_time.unwrap_or(-1),

@@ -220,6 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_is_the_table() {
+        let page = include_str!("../../../docs/configuration.md");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        let mut expected: Vec<String> = config_keys()
+            .iter()
+            .map(|key| {
+                let default = if key.default.is_empty() { "(empty)".to_owned() } else { format!("`{}`", key.default) };
+                format!("| `{}` | {default} | {} |", key.name, key.doc)
+            })
+            .collect();
+        expected.sort();
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
     fn what_is_shown_parses_again() {
         let config = Config::sim();
         let settings = config.entries().into_iter().map(|(key, value)| set(key.name, &value));
