@@ -7,9 +7,14 @@ compile_error!(
      or add `--cfg madsim` to it."
 );
 
+pub mod child;
 pub mod disk;
 pub mod history;
 pub mod host;
 pub mod net;
 pub mod oracle;
+pub mod plan;
+pub mod runner;
+pub mod scenario;
 pub mod trace;
+pub mod workload;

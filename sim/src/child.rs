@@ -1,0 +1,157 @@
+//! One process per seed: two runs in one process would share counters and not be alike. Whoever wants a seed run
+//! executes its own program again with [`ARGUMENT`]; [`serve`] is what that copy does.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::runner::{self, Failure, Report, Run};
+use crate::scenario;
+use crate::trace::TraceMode;
+
+/// The first argument of a copy: scenario, seed and perhaps a file for the whole trace follow.
+pub const ARGUMENT: &str = "__one";
+/// Names of planted faults that are switched on, separated by commas.
+pub const MUTANTS: &str = "KILO_MUTANTS";
+/// Real time after which a seed counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Switches on the planted faults that the environment names. Only this program looks there, never the broker.
+pub fn plant_mutants() {
+    let names = std::env::var(MUTANTS).unwrap_or_default();
+    kilo::io::probe::plant(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+}
+
+/// Does what a copy is for, if the arguments say that this is one; ends the process then.
+pub fn serve() {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some(ARGUMENT) {
+        return;
+    }
+    let (Some(name), Some(seed)) = (arguments.next(), arguments.next()) else { std::process::exit(2) };
+    let trace_file = arguments.next().map(PathBuf::from);
+    match one(&name, &seed, trace_file.as_deref()) {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn one(name: &str, seed: &str, trace_file: Option<&Path>) -> Result<(), Box<dyn std::error::Error>> {
+    plant_mutants();
+    let trace = if trace_file.is_some() { TraceMode::Keep } else { TraceMode::Hash };
+    let run = Run { scenario: scenario::find(name)?, seed: seed.parse()?, plan: None, trace };
+    let report = runner::run(&run);
+    if let Some(path) = trace_file {
+        fs::write(path, &report.trace)?;
+    }
+    io::stdout().write_all(toml::to_string(&report)?.as_bytes())?;
+    Ok(())
+}
+
+/// A seed that runs in a process of its own.
+pub struct Seed {
+    scenario: String,
+    seed: u64,
+    child: Child,
+    output: PathBuf,
+    errors: PathBuf,
+    began: Instant,
+}
+
+impl Seed {
+    /// Starts it. The whole trace goes to `trace_file`, if there is one.
+    pub fn start(scenario: &str, seed: u64, trace_file: Option<&Path>) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let stem = std::env::temp_dir().join(format!("kilo-sim-{}-{number}", std::process::id()));
+        let (output, errors) = (stem.with_extension("out"), stem.with_extension("err"));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(ARGUMENT).arg(scenario).arg(seed.to_string()).args(trace_file);
+        command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
+        let child = command.spawn()?;
+        Ok(Self { scenario: scenario.to_owned(), seed, child, output, errors, began: Instant::now() })
+    }
+
+    /// The report, once the process has ended.
+    pub fn poll(&mut self) -> io::Result<Option<Report>> {
+        let status = self.child.try_wait()?;
+        let hangs = status.is_none() && self.began.elapsed() > PATIENCE;
+        if status.is_none() && !hangs {
+            return Ok(None);
+        }
+        if hangs {
+            self.child.kill()?;
+            self.child.wait()?;
+        }
+        let read = |path: &Path| {
+            let mut bytes = Vec::new();
+            File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map(|_| bytes)
+        };
+        let (output, errors) = (read(&self.output)?, read(&self.errors)?);
+        // Left behind at worst; the next run has other names.
+        let _ = fs::remove_file(&self.output).and(fs::remove_file(&self.errors));
+        let report = std::str::from_utf8(&output).ok().and_then(|text| toml::from_str(text).ok());
+        Ok(Some(report.unwrap_or_else(|| {
+            let errors = String::from_utf8_lossy(&errors);
+            let what = if hangs { format!("it did not end within {PATIENCE:?}") } else { tail(&errors) };
+            Report::lost(&self.scenario, self.seed, Failure::new("simulator", what))
+        })))
+    }
+
+    /// Waits for the report.
+    pub fn wait(mut self) -> io::Result<Report> {
+        loop {
+            if let Some(report) = self.poll()? {
+                return Ok(report);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// The last few lines.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// A path for the trace of a seed, in the system's folder for such files.
+pub fn trace_path(scenario: &str, seed: u64, which: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("kilo-sim-{}-{scenario}-{seed}-{which}.trace", std::process::id()))
+}
+
+/// Runs a seed twice in processes of their own and compares the whole traces, byte for byte. `Err` says where they
+/// part.
+pub fn compare(scenario: &str, seed: u64) -> io::Result<Result<Report, String>> {
+    let paths = [trace_path(scenario, seed, 0), trace_path(scenario, seed, 1)];
+    let runs = [Seed::start(scenario, seed, Some(&paths[0]))?, Seed::start(scenario, seed, Some(&paths[1]))?];
+    let [first, second] = runs.map(Seed::wait);
+    let (first, second) = (first?, second?);
+    let traces = paths.each_ref().map(|path| fs::read(path).unwrap_or_default());
+    for path in &paths {
+        // Absent if the run broke off, which the comparison below tells.
+        let _ = fs::remove_file(path);
+    }
+    if traces[0].is_empty() {
+        return Ok(Err(format!("there is no trace\n{first}")));
+    }
+    if traces[0] != traces[1] || first.trace_hash != second.trace_hash {
+        return Ok(Err(difference(&traces[0], &traces[1])));
+    }
+    Ok(Ok(first))
+}
+
+fn difference(first: &[u8], second: &[u8]) -> String {
+    let lines = |bytes: &[u8]| -> Vec<String> { String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect() };
+    let (first, second) = (lines(first), lines(second));
+    let at = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
+    let line = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(its end)".to_owned());
+    let before = first[at.saturating_sub(5)..at].join("\n    ");
+    format!("the traces part at line {}:\n    {before}\n  < {}\n  > {}", at + 1, line(&first), line(&second))
+}

@@ -1,0 +1,234 @@
+//! The broker's node: starting, crashing, starting again, and telling an end that is a bug from one that is not.
+//!
+//! | the broker's program ended because | that is |
+//! |---|---|
+//! | it was killed, or power was lost | the plan's doing; the plan starts it again |
+//! | a flush or a write failed, and it stopped itself | right, if the plan made flushes or writes fail; started again |
+//! | it could not start | right, if the plan makes the disk fail or fill up; started again |
+//! | it panicked, or stopped itself for a bug | always a failure; started again, to see what follows |
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kilo::io::{Env, FailStop};
+use kilo::server::{Broker, Config};
+
+use super::report::Failure;
+use crate::disk::{DiskFaults, Keep};
+use crate::host::{Exit, Node, Sim};
+use crate::net::LinkConfig;
+use crate::plan::{Plan, What};
+use crate::workload::world::World;
+
+/// How long the keeper waits before it starts a broker again that ended by itself.
+const RESTART_MS: std::ops::Range<u64> = 5..200;
+/// How often something that has no event of its own is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// The broker's node. Cheap to clone.
+#[derive(Clone)]
+pub struct BrokerNode {
+    sim: Sim,
+    /// The machine.
+    pub node: Node,
+    world: Arc<World>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// The incarnation that serves, 0 for none.
+    serving: AtomicU32,
+    /// The plan takes care of starting: the keeper must not.
+    held: AtomicBool,
+    /// The disk may make the broker stop, or not start.
+    excused: AtomicBool,
+    failures: Mutex<Vec<Failure>>,
+    /// Why the last start did not work.
+    start_error: Mutex<Option<String>>,
+}
+
+impl Shared {
+    fn fail(&self, check: &'static str, what: String) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(Failure::new(check, what));
+    }
+}
+
+impl BrokerNode {
+    /// Starts the broker, and a keeper that starts it again when it ends by itself.
+    pub fn start(sim: &Sim, node: Node, world: Arc<World>, config: Config, plan: &Plan) -> Self {
+        let troubles =
+            |what: &What| matches!(what, What::SyncFailure { .. } | What::DiskFull { .. } | What::DiskTrouble { .. });
+        let shared = Arc::new(Shared {
+            serving: AtomicU32::new(0),
+            held: AtomicBool::new(false),
+            excused: AtomicBool::new(plan.actions.iter().any(|action| troubles(&action.what))),
+            failures: Mutex::default(),
+            start_error: Mutex::default(),
+        });
+        let broker = Self { sim: sim.clone(), node, world, shared };
+        let (world, shared) = (broker.world.clone(), broker.shared.clone());
+        broker.world.event("broker starts as incarnation 1".to_owned());
+        broker.world.next_incarnation();
+        broker.node.start(move |env| serve(env, config.clone(), world.clone(), shared.clone()));
+        madsim::task::spawn(broker.clone().keep());
+        broker
+    }
+
+    /// Starts the broker again unless it runs.
+    pub fn restart(&self) {
+        self.shared.held.store(false, Ordering::Relaxed);
+        if !self.node.is_running() {
+            let number = self.world.next_incarnation();
+            self.world.event(format!("broker starts as incarnation {number}"));
+            self.node.restart();
+        }
+    }
+
+    /// Ends the broker suddenly. It stays down until [`Self::restart`].
+    pub fn crash(&self, power_loss: Option<Keep>) {
+        self.shared.held.store(true, Ordering::Relaxed);
+        let in_recovery = self.node.is_running() && !self.is_serving();
+        kilo::sometimes!("sim.crash_in_recovery", in_recovery);
+        match power_loss {
+            None => {
+                self.world.event("broker is killed".to_owned());
+                self.node.kill();
+                kilo::sometimes!("sim.kill");
+            }
+            Some(keep) => {
+                self.world.event(format!("broker loses power, keeping {keep:?}"));
+                let report = self.node.power_loss(keep);
+                kilo::sometimes!("sim.power_loss");
+                kilo::sometimes!("sim.unsynced_sector_dropped", report.sectors_lost > 0);
+                kilo::sometimes!("sim.unsynced_name_dropped", report.names_lost > 0);
+            }
+        }
+        self.shared.serving.store(0, Ordering::Relaxed);
+    }
+
+    /// The keeper leaves a broker that ends by itself alone until [`Self::restart`].
+    pub fn hold(&self) {
+        self.shared.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Undoes [`Self::hold`].
+    pub fn release(&self) {
+        self.shared.held.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the current incarnation accepts connections.
+    pub fn is_serving(&self) -> bool {
+        self.node.is_running() && self.shared.serving.load(Ordering::Relaxed) == self.world.incarnation()
+    }
+
+    /// Waits until it serves.
+    pub async fn serving(&self) {
+        while !self.is_serving() {
+            self.sim.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until it has ended, but not longer than `bound`; says whether it has.
+    pub async fn ended(&self, bound: Duration) -> bool {
+        let until = self.sim.now() + bound;
+        while self.node.is_running() && self.sim.now() < until {
+            self.sim.sleep(LOOK_EVERY).await;
+        }
+        !self.node.is_running()
+    }
+
+    /// Something that should not be happened to the broker.
+    pub fn fail(&self, check: &'static str, what: String) {
+        self.world.event(format!("FAILURE {check}: {what}"));
+        self.shared.fail(check, what);
+    }
+
+    /// The disk has been well for a while: nothing that the broker does is excused by it any more.
+    pub fn excuse_no_more(&self) {
+        self.shared.excused.store(false, Ordering::Relaxed);
+    }
+
+    /// Ends all faults and starts the broker if it is down.
+    pub fn heal(&self, clients: &[Node]) {
+        let disk = self.node.disk();
+        disk.set_faults(DiskFaults::default());
+        disk.clear_injections();
+        disk.set_capacity(None);
+        self.sim.net().heal();
+        for client in clients {
+            self.sim.net().set_link(client, &self.node, LinkConfig::default());
+            self.sim.net().set_link(&self.node, client, LinkConfig::default());
+        }
+        self.node.resume();
+        self.restart();
+    }
+
+    /// Moves what went wrong with the broker to `failures`.
+    pub fn collect(&self, failures: &mut Vec<Failure>) {
+        failures.append(&mut self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(error) = self.shared.start_error.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && !self.is_serving()
+        {
+            failures.push(Failure::new("start", format!("the broker does not start: {error}")));
+        }
+    }
+
+    /// Starts a broker again that ended by itself.
+    async fn keep(self) {
+        let mut rng = self.sim.rng("keeper");
+        loop {
+            let exit = self.node.exited().await;
+            if !matches!(exit, Exit::Killed | Exit::PowerLost) {
+                self.judge_exit(&exit);
+            }
+            let number = self.world.incarnation();
+            let pause = Duration::from_millis(rng.u64(RESTART_MS));
+            self.sim.sleep(pause).await;
+            while self.shared.held.load(Ordering::Relaxed) && !self.node.is_running() {
+                self.sim.sleep(LOOK_EVERY).await;
+            }
+            if !self.node.is_running() && number == self.world.incarnation() {
+                self.restart();
+            }
+        }
+    }
+
+    fn judge_exit(&self, exit: &Exit) {
+        self.shared.serving.store(0, Ordering::Relaxed);
+        self.world.event(format!("broker ends: {exit:?}"));
+        let excused = self.shared.excused.load(Ordering::Relaxed);
+        match exit {
+            Exit::Panicked(message) => self.fail("panic", message.clone()),
+            Exit::FailStop(FailStop::Bug, message) => self.fail("panic", message.clone()),
+            Exit::FailStop(code, message) if !excused => {
+                self.fail("fail-stop", format!("{code:?} without a fault that explains it: {message}"));
+            }
+            Exit::Returned if !excused => {
+                let error = self.shared.start_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let error = error.unwrap_or_else(|| "no error".to_owned());
+                self.fail("start", format!("the broker does not start, with no fault that explains it: {error}"));
+            }
+            Exit::FailStop(..) => kilo::sometimes!("sim.fail_stop"),
+            Exit::Returned => kilo::sometimes!("sim.start_refused"),
+            Exit::Killed | Exit::PowerLost => {}
+        }
+    }
+}
+
+/// The program of the broker's node.
+async fn serve(env: Env, config: Config, world: Arc<World>, shared: Arc<Shared>) {
+    let number = world.incarnation();
+    match Broker::start(env, config).await {
+        Ok(_broker) => {
+            world.event(format!("incarnation {number} serves"));
+            shared.serving.store(number, Ordering::Relaxed);
+            *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            std::future::pending::<()>().await;
+        }
+        Err(error) => {
+            world.event(format!("incarnation {number} does not start: {error}"));
+            *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        }
+    }
+}

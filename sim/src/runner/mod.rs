@@ -1,0 +1,194 @@
+//! Runs one seed of a scenario: faults, heal, liveness; then the checkers judge. What comes out is a [`Report`].
+
+mod broker;
+mod execute;
+mod report;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kilo::server::Config;
+use kilo::server::config::{Origin, Setting};
+
+use self::broker::BrokerNode;
+pub use self::report::{Failure, Report};
+use crate::history::{History, Outcome};
+use crate::host::{Node, Sim, SimConfig};
+use crate::oracle;
+use crate::plan::Plan;
+use crate::scenario::Scenario;
+use crate::trace::TraceMode;
+use crate::workload::world::{Phase, World};
+use crate::workload::{self, Clients};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The seed.
+    pub seed: u64,
+    /// The fault plan; drawn from the seed if `None`.
+    pub plan: Option<Plan>,
+    /// What becomes of the trace.
+    pub trace: TraceMode,
+}
+
+/// Simulated time after which a run is broken: far beyond what any scenario lasts.
+const TIME_LIMIT: Duration = Duration::from_secs(3600);
+const BROKER_PORT: u16 = 9092;
+
+/// Runs one seed. One run a process: a second one would not be deterministic.
+pub fn run(run: &Run) -> Report {
+    let config = SimConfig { trace: run.trace, time_limit: TIME_LIMIT, ..SimConfig::new(run.seed) };
+    crate::host::run(config, |sim| async move {
+        let mut rng = sim.rng("workload");
+        let clients = workload::draw(&run.scenario, &mut rng);
+        let plan = run.plan.clone().unwrap_or_else(|| Plan::draw(&run.scenario, &mut sim.rng("plan")));
+        let mut failures = Vec::new();
+        let world = match broker_config(&run.scenario) {
+            Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures).await,
+            Err(error) => {
+                failures.push(Failure::new("scenario", error));
+                return Report::broken(run, plan, failures);
+            }
+        };
+        judge(&sim, &world, &mut failures);
+        Report::new(run, plan, failures, &sim, &world.history())
+    })
+}
+
+fn broker_config(scenario: &Scenario) -> Result<Config, String> {
+    let small = Config::sim();
+    let mut settings: BTreeMap<String, String> =
+        small.entries().into_iter().map(|(key, value)| (key.name.to_owned(), value)).collect();
+    settings.extend(scenario.broker.clone());
+    let settings = settings.into_iter().map(|(key, value)| Setting { key, value, origin: Origin::Flag });
+    Config::resolve(settings).map_err(|error| error.to_string())
+}
+
+/// The three phases. Whatever goes wrong with them ends up in `failures`.
+async fn phases(
+    sim: &Sim,
+    scenario: &Scenario,
+    config: Config,
+    clients: &Clients,
+    plan: &Plan,
+    failures: &mut Vec<Failure>,
+) -> Arc<World> {
+    let node = sim.create_node("broker");
+    if !scenario.disk.speeds.is_empty() {
+        let at = sim.rng("disk speed").usize(..scenario.disk.speeds.len());
+        node.disk().set_speed(scenario.disk.speeds[at].clone());
+    }
+    let timeout = Duration::from_millis(clients.request_timeout_ms);
+    let address = SocketAddr::new(node.ip(), BROKER_PORT);
+    let world = Arc::new(World::new(sim.clone(), address, &clients.topics, timeout));
+    let broker = BrokerNode::start(sim, node, world.clone(), config, plan);
+    let bound = Duration::from_millis(scenario.phases.bound_ms.into());
+
+    let (setup_world, topics) = (world.clone(), clients.topics.clone());
+    let setup = sim.create_node("setup");
+    setup.start(move |env| workload::create_topics(setup_world.clone(), env, topics.clone()));
+    if !within(sim, bound, setup.exited()).await {
+        failures.push(Failure::new("liveness", "the topics could not be created before anything went wrong"));
+        broker.collect(failures);
+        return world;
+    }
+
+    let nodes = start_clients(sim, &world, clients);
+    world.event("phase faults".to_owned());
+    execute::execute(sim, &broker, &nodes, plan).await;
+    world.event("phase heal".to_owned());
+    broker.heal(&nodes);
+    if !within(sim, bound, broker.serving()).await {
+        failures.push(Failure::new("liveness", format!("the broker does not serve {bound:?} after healing")));
+        broker.collect(failures);
+        return world;
+    }
+    sim.sleep(Duration::from_millis(scenario.phases.calm_ms.into())).await;
+    broker.excuse_no_more();
+    liveness(sim, &world, clients, &nodes, bound, failures).await;
+    broker.collect(failures);
+    world
+}
+
+fn start_clients(sim: &Sim, world: &Arc<World>, clients: &Clients) -> Vec<Node> {
+    let start = |index: usize| {
+        let node = sim.create_node(&format!("client-{index}"));
+        let (world, clients) = (world.clone(), clients.clone());
+        node.start(move |env| clients.clone().run(index, world.clone(), env));
+        node
+    };
+    (0..clients.len()).map(start).collect()
+}
+
+/// After healing: new traffic flows to every partition, idempotent producers finish what they began, and everything
+/// can be read, each within the bound.
+async fn liveness(
+    sim: &Sim,
+    world: &Arc<World>,
+    clients: &Clients,
+    nodes: &[Node],
+    bound: Duration,
+    failures: &mut Vec<Failure>,
+) {
+    let prober = sim.create_node("prober");
+    let shared = world.clone();
+    prober.start(move |env| workload::probe(shared.clone(), env));
+    if !within(sim, bound, prober.exited()).await {
+        failures.push(Failure::new("liveness", format!("no new traffic to some partition within {bound:?}")));
+    }
+    world.event("phase drain".to_owned());
+    world.enter(Phase::Drain);
+    for index in clients.producers() {
+        if !within(sim, bound, nodes[index].exited()).await {
+            let what = format!("producer {index} does not learn what became of its sends within {bound:?}");
+            failures.push(Failure::new("liveness", what));
+        }
+    }
+    let reader = sim.create_node("last");
+    let shared = world.clone();
+    reader.start(move |env| workload::last_read(shared.clone(), env));
+    if !within(sim, bound, reader.exited()).await {
+        failures.push(Failure::new("liveness", format!("not everything could be read within {bound:?}")));
+    }
+    world.enter(Phase::Stop);
+}
+
+/// Waits for something, but not longer than `bound`; says whether it came.
+async fn within<T>(sim: &Sim, bound: Duration, what: impl Future<Output = T>) -> bool {
+    tokio::select! {
+        biased;
+        _ = what => true,
+        () = sim.sleep(bound) => false,
+    }
+}
+
+fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) {
+    failures.extend(world.complaints().into_iter().map(|complaint| Failure::new("complaint", complaint)));
+    failures.extend(sim.findings().iter().map(|finding| Failure::new("finding", finding.to_string())));
+    let history = world.history();
+    let violations = oracle::judge(&history);
+    failures.extend(violations.iter().map(|found| Failure::new(found.check, found.report(&history))));
+    probe_history(&history);
+    // The trace ends with what was judged, so that two equal traces mean two equal histories.
+    for line in history.to_string().lines() {
+        sim.trace(format_args!("{line}"));
+    }
+}
+
+/// Rare situations that the history alone shows.
+fn probe_history(history: &History) {
+    let unknown = history.sends.iter().filter(|send| send.outcome == Outcome::Maybe);
+    let values: std::collections::BTreeSet<u64> = history.seen.iter().map(|seen| seen.value).collect();
+    for send in unknown {
+        if values.contains(&send.first_value) {
+            kilo::sometimes!("history.unknown_send_is_in_the_log");
+        } else {
+            kilo::sometimes!("history.unknown_send_is_not_in_the_log");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What came out of a run: for people, and as plain data from the process that ran a seed to the one that asked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Run;
+use crate::history::History;
+use crate::host::Sim;
+use crate::plan::Plan;
+
+/// Something that was not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which check says so.
+    pub check: String,
+    /// What it found.
+    pub what: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(check: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { check: check.into(), what: what.into() }
+    }
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The seed.
+    pub seed: u64,
+    /// Hash of the whole trace, in hexadecimal.
+    pub trace_hash: String,
+    /// Lines of the trace.
+    pub trace_lines: u64,
+    /// Simulated milliseconds.
+    pub simulated_ms: u64,
+    /// Sends begun.
+    pub sends: u64,
+    /// Sends acknowledged.
+    pub acknowledged: u64,
+    /// Reads answered.
+    pub reads: u64,
+    /// Records in them.
+    pub records_read: u64,
+    /// Incarnations of the broker.
+    pub starts: u64,
+    /// Faults in the plan.
+    pub faults: u64,
+    /// What was not as it must be; empty if all is well.
+    pub failures: Vec<Failure>,
+    /// Probes that were hit, with how often.
+    pub probes: BTreeMap<String, u64>,
+    /// The fault plan.
+    pub plan: Plan,
+    /// The trace or its end, if asked for.
+    #[serde(skip)]
+    pub trace: String,
+}
+
+impl Report {
+    /// The report of a run that went through.
+    pub(super) fn new(run: &Run, plan: Plan, failures: Vec<Failure>, sim: &Sim, history: &History) -> Self {
+        let starts = history.events.iter().filter(|event| event.what.starts_with("broker starts")).count();
+        let probes = kilo::io::probe::snapshot();
+        Self {
+            trace_hash: format!("{:016x}", sim.trace_hash()),
+            trace_lines: sim.trace_lines(),
+            simulated_ms: sim.now().0 / 1_000_000,
+            sends: history.sends.len() as u64,
+            acknowledged: history.acknowledged() as u64,
+            reads: history.reads.len() as u64,
+            records_read: history.seen.len() as u64,
+            starts: starts as u64,
+            probes: probes.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            trace: sim.trace_text(),
+            ..Self::broken(run, plan, failures)
+        }
+    }
+
+    /// The report of a run that could not begin.
+    pub(super) fn broken(run: &Run, plan: Plan, failures: Vec<Failure>) -> Self {
+        Self {
+            scenario: run.scenario.name.clone(),
+            seed: run.seed,
+            trace_hash: String::new(),
+            trace_lines: 0,
+            simulated_ms: 0,
+            sends: 0,
+            acknowledged: 0,
+            reads: 0,
+            records_read: 0,
+            starts: 0,
+            faults: plan.faults() as u64,
+            failures,
+            probes: BTreeMap::new(),
+            plan,
+            trace: String::new(),
+        }
+    }
+
+    /// The report of a run whose process came to no result.
+    pub fn lost(scenario: &str, seed: u64, failure: Failure) -> Self {
+        let scenario = crate::scenario::Scenario { name: scenario.to_owned(), ..Default::default() };
+        let run = Run { scenario, seed, plan: None, trace: crate::trace::TraceMode::Hash };
+        Self::broken(&run, Plan::default(), vec![failure])
+    }
+
+    /// Whether all is as it must be.
+    pub fn is_good(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The one command that runs this seed again.
+    pub fn replay_command(&self) -> String {
+        format!("cargo sim replay {} --seed {}", self.scenario, self.seed)
+    }
+}
+
+/// Failures shown of each check.
+const SHOWN_PER_CHECK: usize = 3;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.is_good() { "ok" } else { "FAILED" };
+        writeln!(
+            f,
+            "{} seed {}: {verdict}, {} of {} sends acknowledged, {} reads with {} records, {} starts, {} faults, {}.{:03} \
+             simulated seconds, trace {} ({} lines)",
+            self.scenario,
+            self.seed,
+            self.acknowledged,
+            self.sends,
+            self.reads,
+            self.records_read,
+            self.starts,
+            self.faults,
+            self.simulated_ms / 1000,
+            self.simulated_ms % 1000,
+            self.trace_hash,
+            self.trace_lines
+        )?;
+        let mut by_check: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for failure in &self.failures {
+            by_check.entry(&failure.check).or_default().push(&failure.what);
+        }
+        for (check, found) in by_check {
+            writeln!(f, "  {check}: {} found", found.len())?;
+            for what in found.iter().take(SHOWN_PER_CHECK) {
+                writeln!(f, "  - {what}")?;
+            }
+        }
+        if !self.is_good() {
+            writeln!(f, "  replay: {}", self.replay_command())?;
+        }
+        Ok(())
+    }
+}

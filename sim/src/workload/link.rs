@@ -1,0 +1,271 @@
+//! A client's connection to the broker: the few requests that the workload makes, their answers in the workload's own
+//! terms. The only file here that knows [`Connection`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kilo::client::{CallError, ConnectError, Connection, ConnectionConfig};
+use kilo::io::Env;
+use kilo::wire::ErrorCode;
+use kilo::wire::batch::RecordBatch;
+use kilo::wire::codec::Codec;
+use kilo::wire::messages::{self, Request, fetch_types, list_offsets, produce_types, string};
+
+use super::world::World;
+use crate::history::Partition;
+
+/// The longest that the workload lets a broker wait before it answers.
+pub const MAX_WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The request was surely never sent.
+    NeverSent,
+    /// It may have been received and done.
+    Unknown,
+}
+
+/// A partition's part of a Produce answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Produced {
+    /// Its error.
+    pub error: ErrorCode,
+    /// Offset of the first record; −1 with an error.
+    pub base_offset: i64,
+}
+
+/// What to fetch.
+#[derive(Clone, Debug)]
+pub struct FetchQuestion {
+    /// Partitions, each with the offset to read from.
+    pub from: Vec<(Partition, i64)>,
+    /// How long the broker may wait, in milliseconds.
+    pub max_wait_ms: i32,
+    /// From how many bytes on it need not.
+    pub min_bytes: i32,
+    /// Bytes of a whole answer.
+    pub max_bytes: i32,
+    /// Bytes of one partition.
+    pub partition_bytes: i32,
+    /// 1 to read committed data alone.
+    pub isolation: i8,
+}
+
+/// A partition's part of a Fetch or ListOffsets answer.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// Which.
+    pub partition: Partition,
+    /// Its error.
+    pub error: ErrorCode,
+    /// −1 if not told.
+    pub high_watermark: i64,
+    /// −1 if not told.
+    pub log_start: i64,
+    /// Batches, the last one perhaps in part.
+    pub records: Bytes,
+}
+
+/// A connection.
+pub struct Link {
+    world: Arc<World>,
+    connection: Connection,
+    /// The incarnation of the broker at the other end.
+    pub incarnation: u32,
+}
+
+/// Versions that the workload uses, drawn by each client.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions {
+    /// Of Produce.
+    pub produce: i16,
+    /// Of Fetch.
+    pub fetch: i16,
+}
+
+impl Versions {
+    /// Draws versions. Zstandard came with Produce 7 and Fetch 10: older versions of either may not be used with it.
+    pub fn draw(codecs: &[Codec], rng: &mut fastrand::Rng) -> Self {
+        let zstd = codecs.contains(&Codec::Zstd);
+        let mut pick = |old: &[i16], new: &[i16]| {
+            let from = if zstd { new } else { old };
+            from[rng.usize(..from.len())]
+        };
+        Self { produce: pick(&[3, 5, 7, 8, 9], &[7, 8, 9]), fetch: pick(&[4, 5, 7, 9, 11, 12], &[10, 11, 12]) }
+    }
+}
+
+impl Link {
+    /// Connects; `None` if that does not work within the request time-out.
+    pub async fn open(world: &Arc<World>, env: &Env) -> Option<Self> {
+        let config = ConnectionConfig {
+            client_id: "workload".to_owned(),
+            connect_timeout: world.request_timeout,
+            request_timeout: world.request_timeout + MAX_WAIT_MAX,
+            answer_bytes_max: 64 << 20,
+        };
+        match Connection::connect(env, world.broker, config).await {
+            Ok(connection) => Some(Self { world: world.clone(), connection, incarnation: world.incarnation() }),
+            Err(ConnectError::Handshake { .. } | ConnectError::Unreachable { .. } | ConnectError::TimedOut { .. }) => {
+                None
+            }
+        }
+    }
+
+    /// Ends the connection at once; calls under way fail.
+    pub fn abort(&self) {
+        self.connection.abort();
+    }
+
+    async fn call<R: Request>(&self, request: R, version: i16) -> Result<R::Answer, Lost> {
+        // Queued here and now: requests leave in the order of these calls.
+        let call = self.connection.start_version(&request, version).map_err(|error| self.lost(&error))?;
+        call.answer().await.map_err(|error| self.lost(&error))
+    }
+
+    fn lost(&self, error: &CallError) -> Lost {
+        if matches!(error, CallError::Protocol { .. }) {
+            self.world.complain(error.to_string());
+        }
+        if error.is_surely_not_sent() { Lost::NeverSent } else { Lost::Unknown }
+    }
+
+    /// Sends a batch. With `acks` 0 the answer comes at once and means nothing.
+    pub async fn produce(
+        &self,
+        partition: Partition,
+        batch: &RecordBatch,
+        acks: i16,
+        version: i16,
+    ) -> Result<Produced, Lost> {
+        let (topic, index) = self.world.place(partition);
+        let records = Some(batch.to_bytes());
+        let data = produce_types::PartitionProduceData { index, records, ..Default::default() };
+        let topic_data =
+            produce_types::TopicProduceData { name: string(topic), partition_data: vec![data], ..Default::default() };
+        let timeout_ms = i32::try_from(self.world.request_timeout.as_millis()).unwrap_or(i32::MAX);
+        let request =
+            messages::ProduceRequestData { acks, timeout_ms, topic_data: vec![topic_data], ..Default::default() };
+        if acks == 0 {
+            self.connection.tell(&request).await.map_err(|error| self.lost(&error))?;
+            return Ok(Produced { error: ErrorCode::None, base_offset: -1 });
+        }
+        let answer = self.call(request, version).await?;
+        let parts = answer.responses.iter().flat_map(|topic| &topic.partition_responses);
+        let Some(part) = parts.clone().next().filter(|part| part.index == index) else {
+            self.world.complain(format!("a Produce answer leaves out the partition that was asked for: {answer:?}"));
+            return Err(Lost::Unknown);
+        };
+        Ok(Produced { error: ErrorCode::from(part.error_code), base_offset: part.base_offset })
+    }
+
+    /// Reads.
+    pub async fn fetch(&self, question: &FetchQuestion, version: i16) -> Result<Vec<Fetched>, Lost> {
+        let mut topics: Vec<fetch_types::FetchTopic> = Vec::new();
+        for &(partition, fetch_offset) in &question.from {
+            let (topic, index) = self.world.place(partition);
+            let at = topics.iter().position(|known| known.topic.as_str() == topic).unwrap_or_else(|| {
+                topics.push(fetch_types::FetchTopic { topic: string(topic), ..Default::default() });
+                topics.len() - 1
+            });
+            let wanted = fetch_types::FetchPartition {
+                partition: index,
+                fetch_offset,
+                partition_max_bytes: question.partition_bytes,
+                ..Default::default()
+            };
+            topics[at].partitions.push(wanted);
+        }
+        let request = messages::FetchRequestData {
+            max_wait_ms: question.max_wait_ms,
+            min_bytes: question.min_bytes,
+            max_bytes: question.max_bytes,
+            isolation_level: question.isolation,
+            topics,
+            ..Default::default()
+        };
+        let answer = self.call(request, version).await?;
+        if answer.error_code != 0 {
+            self.world.complain(format!("a Fetch as a whole is refused: {}", ErrorCode::from(answer.error_code)));
+        }
+        let mut fetched = Vec::new();
+        for topic in &answer.responses {
+            for part in &topic.partitions {
+                let Some(partition) = self.world.partition(topic.topic.as_str(), part.partition_index) else {
+                    self.world.complain(format!("a Fetch answer holds {}-{}", topic.topic, part.partition_index));
+                    continue;
+                };
+                fetched.push(Fetched {
+                    partition,
+                    error: ErrorCode::from(part.error_code),
+                    high_watermark: part.high_watermark,
+                    log_start: part.log_start_offset,
+                    records: part.records.clone().unwrap_or_default(),
+                });
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// Asks for the end (or, with `earliest`, the start) of a partition.
+    pub async fn offset(&self, partition: Partition, which: Which) -> Result<Fetched, Lost> {
+        let (topic, index) = self.world.place(partition);
+        let timestamp = if which == Which::Earliest { -2 } else { -1 };
+        let wanted = list_offsets::ListOffsetsPartition { partition_index: index, timestamp, ..Default::default() };
+        let topics = vec![list_offsets::ListOffsetsTopic {
+            name: string(topic),
+            partitions: vec![wanted],
+            ..Default::default()
+        }];
+        let request = messages::ListOffsetsRequestData { replica_id: -1, topics, ..Default::default() };
+        let answer = self.call(request, 7).await?;
+        let Some(part) = answer.topics.iter().flat_map(|topic| &topic.partitions).next() else {
+            self.world.complain(format!("a ListOffsets answer leaves out what was asked for: {answer:?}"));
+            return Err(Lost::Unknown);
+        };
+        let error = ErrorCode::from(part.error_code);
+        let told = |wanted| if which == wanted && error == ErrorCode::None { part.offset } else { -1 };
+        let (high_watermark, log_start) = (told(Which::Latest), told(Which::Earliest));
+        Ok(Fetched { partition, error, high_watermark, log_start, records: Bytes::new() })
+    }
+
+    /// Asks for a producer id and epoch.
+    pub async fn producer_id(&self) -> Result<(ErrorCode, i64, i16), Lost> {
+        let request = messages::InitProducerIdRequestData {
+            transaction_timeout_ms: 60_000,
+            producer_id: -1,
+            producer_epoch: -1,
+            ..Default::default()
+        };
+        let answer = self.call(request, 4).await?;
+        Ok((ErrorCode::from(answer.error_code), answer.producer_id, answer.producer_epoch))
+    }
+
+    /// Creates topics; one error code a topic.
+    pub async fn create_topics(&self, topics: &[(String, i32)]) -> Result<Vec<ErrorCode>, Lost> {
+        let creatable = |(name, partitions): &(String, i32)| messages::create_topics::CreatableTopic {
+            name: string(name),
+            num_partitions: *partitions,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = messages::CreateTopicsRequestData {
+            topics: topics.iter().map(creatable).collect(),
+            timeout_ms: 10_000,
+            ..Default::default()
+        };
+        let answer = self.call(request, 7).await?;
+        Ok(answer.topics.iter().map(|topic| ErrorCode::from(topic.error_code)).collect())
+    }
+}
+
+/// Which end of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Its start.
+    Earliest,
+    /// Its end.
+    Latest,
+}

@@ -1,0 +1,117 @@
+//! What all clients of a run share: the history, where the broker is, which phase the run is in.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::history::{History, Partition};
+use crate::host::Sim;
+
+/// What clients are asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Send and read.
+    Run,
+    /// Finish what is begun, and begin nothing new.
+    Drain,
+    /// Stop at once.
+    Stop,
+}
+
+/// What all clients of a run share.
+pub struct World {
+    /// The simulated world.
+    pub sim: Sim,
+    /// The broker's address.
+    pub broker: SocketAddr,
+    /// Topic and number of each partition, by [`Partition`].
+    pub partitions: Vec<(String, i32)>,
+    /// After which a request counts as lost.
+    pub request_timeout: Duration,
+    history: Mutex<History>,
+    incarnation: AtomicU32,
+    phase: watch::Sender<Phase>,
+    complaints: Mutex<Vec<String>>,
+}
+
+impl World {
+    /// A world before anything has happened. `topics` are names with numbers of partitions.
+    pub fn new(sim: Sim, broker: SocketAddr, topics: &[(String, i32)], request_timeout: Duration) -> Self {
+        let partitions: Vec<(String, i32)> =
+            topics.iter().flat_map(|(name, count)| (0..*count).map(move |index| (name.clone(), index))).collect();
+        let names = partitions.iter().map(|(topic, index)| format!("{topic}-{index}")).collect();
+        Self {
+            sim,
+            broker,
+            partitions,
+            request_timeout,
+            history: Mutex::new(History::new(names)),
+            incarnation: AtomicU32::new(0),
+            phase: watch::Sender::new(Phase::Run),
+            complaints: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Simulated time in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.sim.now().0
+    }
+
+    /// The history. Never held across an await.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Topic and number of a partition.
+    pub fn place(&self, partition: Partition) -> (&str, i32) {
+        let (topic, index) = &self.partitions[partition.0 as usize];
+        (topic, *index)
+    }
+
+    /// The partition of a topic and number, if it is one of the run's.
+    pub fn partition(&self, topic: &str, index: i32) -> Option<Partition> {
+        let at = self.partitions.iter().position(|(name, number)| name == topic && *number == index)?;
+        Some(Partition(at as u32))
+    }
+
+    /// The current incarnation of the broker, from 1.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation.load(Ordering::Relaxed)
+    }
+
+    /// A new incarnation of the broker begins.
+    pub fn next_incarnation(&self) -> u32 {
+        self.incarnation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What is asked of the clients.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Asks something else of the clients.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// Something happened to the broker: into history and trace.
+    pub fn event(&self, what: String) {
+        self.sim.trace(format_args!("{what}"));
+        let now_ns = self.now_ns();
+        self.history().event(now_ns, what);
+    }
+
+    /// A client was told something that no client must ever be told.
+    pub fn complain(&self, what: String) {
+        self.sim.trace(format_args!("COMPLAINT {what}"));
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    /// What clients complained of.
+    pub fn complaints(&self) -> Vec<String> {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
