@@ -224,7 +224,7 @@ impl Fetch {
         };
         match divergence(&log, partition) {
             Ok(None) => {}
-            Ok(diverging_epoch) => return self.diverging(index, &log, diverging_epoch),
+            Ok(diverging_epoch) => return diverging(index, &log, diverging_epoch),
             Err(error) => return FetchPartitionAnswer::failed(index, error),
         }
         let bytes_max = usize::try_from(partition.partition_max_bytes).unwrap_or_default().min(room);
@@ -247,18 +247,17 @@ impl Fetch {
             }
         }
     }
+}
 
-    /// An answer without records that says where the reader has to go back to.
-    fn diverging(&self, index: i32, log: &PartitionLog, diverging_epoch: Option<(i32, i64)>) -> FetchPartitionAnswer {
-        let offsets = log.offsets();
-        FetchPartitionAnswer {
-            high_watermark: offsets.high_watermark,
-            last_stable_offset: offsets.high_watermark,
-            log_start_offset: offsets.log_start,
-            aborted_transactions: (self.isolation == Isolation::LastStable).then(Vec::new),
-            diverging_epoch,
-            ..FetchPartitionAnswer::failed(index, ErrorCode::None)
-        }
+/// An answer without records that says where the reader has to go back to.
+fn diverging(index: i32, log: &PartitionLog, diverging_epoch: Option<(i32, i64)>) -> FetchPartitionAnswer {
+    let offsets = log.offsets();
+    FetchPartitionAnswer {
+        high_watermark: offsets.high_watermark,
+        last_stable_offset: offsets.high_watermark,
+        log_start_offset: offsets.log_start,
+        diverging_epoch,
+        ..FetchPartitionAnswer::failed(index, ErrorCode::None)
     }
 }
 

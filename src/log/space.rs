@@ -72,7 +72,7 @@ impl SpaceGuard {
             }
         };
         let left = free.saturating_sub(self.reserve).saturating_sub(unwritten);
-        let before = std::mem::replace(&mut self.budget.lock().expect("no holder of the lock panics").left, Some(left));
+        let before = self.budget.lock().expect("no holder of the lock panics").left.replace(left);
         match (before, left) {
             (None | Some(1..), 0) => {
                 tracing::warn!(free, "the disk is nearly full: produce is refused until there is space again");

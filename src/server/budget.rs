@@ -179,7 +179,10 @@ mod tests {
         let mut buf = ReadBuf::new(&mut bytes);
         poll_fn(|context| match Pin::new(&mut *half).poll_read(context, &mut buf) {
             Poll::Pending => Poll::Ready(None),
-            Poll::Ready(result) => Poll::Ready(Some(result.expect("an endless source"))),
+            Poll::Ready(result) => {
+                result.expect("an endless source");
+                Poll::Ready(Some(()))
+            }
         })
         .await?;
         Some(buf.filled().len())
