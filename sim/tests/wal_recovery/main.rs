@@ -206,6 +206,10 @@ proptest! {
     }
 }
 
+fn deterministic() -> TestRunner {
+    TestRunner::new_with_rng(ProptestConfig::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+}
+
 /// How many cases a run tries: few, unless `PROPTEST_CASES` asks for more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60)
@@ -223,8 +227,7 @@ fn planted_faults_are_found() {
         "wal.ignore_failed_flush",
     ] {
         kilo::io::probe::plant([fault.to_owned()]);
-        let mut runner =
-            TestRunner::new_with_rng(ProptestConfig::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+        let mut runner = deterministic();
         let found = (0..400).any(|_| {
             let case = strict().new_tree(&mut runner).expect("no filters").current();
             let (seed, sync, lives) = case;
@@ -285,4 +288,28 @@ fn a_full_disk_fails_what_does_not_fit_and_heals_by_itself() {
     assert_eq!(failed.len(), failed.last().unwrap_or(&0) - failed.first().unwrap_or(&0) + 1, "{failed:?}");
     let numbers: Vec<u64> = answers.iter().filter_map(|answer| answer.ok()).map(|lsn| lsn.0).collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+}
+
+/// The cases reach the situations that matter.
+#[test]
+fn rare_situations_are_met() {
+    let _alone = PLANTED.read();
+    let mut runner = deterministic();
+    for _ in 0..150 {
+        let (seed, sync, lives) = strict().new_tree(&mut runner).expect("no filters").current();
+        check(seed, sync, lives).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let met = kilo::io::probe::snapshot();
+    for probe in [
+        "wal.entries_replayed",
+        "wal.torn_tail",
+        "wal.stale_block_rejected",
+        "wal.overtaken_file",
+        "wal.recycled",
+        "wal.overlapped",
+        "wal.no_space_file",
+        "wal.no_space_write",
+    ] {
+        assert!(met.contains_key(probe), "{probe} was never met: {met:?}");
+    }
 }
