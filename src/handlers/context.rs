@@ -82,6 +82,9 @@ pub struct Settings {
     pub broker_entries: Vec<BrokerEntry>,
 }
 
+/// A topic's record and its settings.
+type ResolvedTopic = (Arc<Topic>, Arc<TopicConfig>);
+
 /// What all handlers share.
 pub struct Context {
     /// The outside world.
@@ -99,7 +102,7 @@ pub struct Context {
     pub(super) producer_ids: ProducerIds,
     topic_ids: Mutex<fastrand::Rng>,
     /// Resolved settings, with the topic record that they were resolved from.
-    topic_configs: RwLock<BTreeMap<TopicId, (Arc<Topic>, Arc<TopicConfig>)>>,
+    topic_configs: RwLock<BTreeMap<TopicId, ResolvedTopic>>,
 }
 
 impl Context {
