@@ -83,8 +83,19 @@ impl DataFolder {
     ) -> Result<Self, FolderError> {
         let disk = env.disk();
         let fail = |action| move |source| FolderError::Io { action, path: path.to_owned(), source };
+        // The folder's own name, and those of the parents made for it, outlast a power cut. Its own is flushed at every
+        // start: the one before may have been killed in between.
+        let mut holders = vec![parent(path)];
+        while let Some(holder) = holders.last().filter(|holder| !holder.as_os_str().is_empty()).cloned() {
+            if disk.exists(&holder).await.map_err(fail("look for the parent of"))? {
+                break;
+            }
+            holders.push(parent(&holder));
+        }
         disk.create_dir_all(path).await.map_err(fail("create"))?;
-        disk.sync_dir(&parent(path)).await.map_err(fail("flush the parent of"))?;
+        for holder in holders {
+            disk.sync_dir(&holder).await.map_err(fail("flush the parent of"))?;
+        }
         let lock = disk.lock_dir(path).await.map_err(|source| match source.kind() {
             io::ErrorKind::WouldBlock => FolderError::InUse(path.to_owned()),
             _ => FolderError::Io { action: "lock", path: path.to_owned(), source },
