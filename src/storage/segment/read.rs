@@ -95,12 +95,13 @@ impl Segment {
             return Ok(Vec::new());
         }
         let damaged = |error| self.walk_error(error);
-        let first = walker.frame(&met).await.map_err(damaged)?;
-        let mut batches = vec![first.slice(MAGIC_LEN..)];
+        let left = bytes_max.saturating_sub(met.header.batch_len);
+        let is_alone = left <= FRAME_HEADER_LEN;
+        let first = if is_alone { walker.own_frame(&met).await } else { walker.frame(&met).await };
+        let mut batches = vec![first.map_err(damaged)?.slice(MAGIC_LEN..)];
         let mut sequence = *walker.sequence();
         let mut position = met.end();
-        let left = bytes_max.saturating_sub(met.header.batch_len);
-        if left > FRAME_HEADER_LEN {
+        if !is_alone {
             let run = walker.bytes_at(position, left + RUN_SLACK_BYTES).await.map_err(|error| self.io_error(error))?;
             let taken = slice_run(&run, left, view.next_offset.min(end_offset), &mut sequence, &mut batches);
             position += taken as u64;

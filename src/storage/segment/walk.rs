@@ -7,8 +7,9 @@ use bytes::Bytes;
 use crate::io::File;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, Sequence};
 
-/// The first read of a walk, in bytes; the reads after it grow.
-const FIRST_READ_BYTES: usize = 32 << 10;
+/// The first read of a walk, in bytes; the reads after it grow. A walk from an index entry goes through half a MiB on
+/// average, and another read costs more than reading too much.
+const FIRST_READ_BYTES: usize = 256 << 10;
 /// The largest read of a walk.
 const READ_BYTES_MAX: usize = 1 << 20;
 /// The read behind a frame that was longer than the last read: only its successor's header is wanted.
@@ -97,6 +98,13 @@ impl Walker {
         bytes.truncate(frame_len);
         met.header.verify_crc(&bytes).map_err(wrong)?;
         Ok(bytes)
+    }
+
+    /// As [`Self::frame`], in memory of its own if it is a small part of what was read on the way to it.
+    pub(super) async fn own_frame(&mut self, met: &Met) -> Result<Bytes, WalkError> {
+        let frame = self.frame(met).await?;
+        let is_small = frame.len() < self.chunk.len() / 4;
+        Ok(if is_small { Bytes::copy_from_slice(&frame) } else { frame })
     }
 
     /// What is in memory from `position` on: at least `len` bytes, unless the file ends before.
