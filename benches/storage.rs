@@ -86,12 +86,14 @@ async fn write(env: &Env, dir: &PartitionDir, shape: &Shape) -> Result<Vec<Segme
     while left > 0 {
         let segment = Segment::create(&context, dir, offset, SegmentOptions::default()).await?;
         while segment.len() < SEGMENT_BYTES.min(left) {
-            let mut batches: Vec<RecordBatch> = Vec::new();
-            while batches.iter().map(RecordBatch::size).sum::<usize>() < APPEND_BYTES {
+            let (mut batches, mut bytes) = (Vec::new(), 0);
+            while bytes < APPEND_BYTES {
                 let mut builder = BatchBuilder::default();
                 let value = vec![offset as u8; shape.message_bytes];
                 (0..shape.batch_messages as i64).for_each(|n| builder.push(offset + n, None, Some(&value)));
-                batches.push(builder.build()?.assign(offset, 0, Stamp::Keep));
+                let batch = builder.build()?.assign(offset, 0, Stamp::Keep);
+                bytes += batch.size();
+                batches.push(batch);
                 offset += shape.batch_messages as i64;
             }
             segment.append(&batches).await?;
