@@ -14,6 +14,9 @@ use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
 use crate::storage::names::FileKind;
 use crate::storage::time_index::{self, TimeEntry, TimeIndex};
 
+/// Bytes written again in one go.
+const REWRITE_BYTES: usize = 1 << 20;
+
 /// The index of a segment in memory.
 #[derive(Default)]
 pub(super) struct Resident {
@@ -159,8 +162,8 @@ impl Segment {
         if len < found {
             crate::sometimes!("segment.torn_tail");
             view.file.set_len(len).await.map_err(|error| self.io_error(error))?;
-            durable::sync_data(&self.0.env, &view.file, &self.path(FileKind::Log)).await;
         }
+        self.write_again(&view.file, len).await?;
         // The index was made anew: whatever is in the files, nothing of it is kept.
         lock(&resident.files).cut = true;
         {
@@ -170,6 +173,24 @@ impl Segment {
         }
         self.write_index_or_warn(IndexFlush::Now).await;
         Ok(report)
+    }
+
+    /// Makes what was scanned durable. It may be in the page cache alone, and count as clean there after a flush that
+    /// failed: flushing would then succeed without writing anything.
+    async fn write_again(&self, file: &File, len: u64) -> Result<(), SegmentError> {
+        let mut position = 0;
+        while position < len {
+            let size = usize::try_from(len - position).unwrap_or(usize::MAX).min(REWRITE_BYTES);
+            let bytes = file.read_at(position, size).await.map_err(|error| self.io_error(error))?;
+            if bytes.is_empty() {
+                break;
+            }
+            let taken = bytes.len() as u64;
+            file.write_at(position, vec![bytes]).await.map_err(|error| self.io_error(error))?;
+            position += taken;
+        }
+        durable::sync_data(&self.0.env, file, &self.path(FileKind::Log)).await;
+        Ok(())
     }
 
     /// The index in memory: what there is, or what is loaded now.
