@@ -17,6 +17,8 @@ pub struct StorageFull;
 struct Budget {
     /// Bytes that may be appended before the next look at the disk; `None` before the first.
     left: Option<u64>,
+    /// While appends are refused: what the last refused one would have needed.
+    refused: Option<u64>,
 }
 
 /// Free space of the data folder's file system.
@@ -34,22 +36,29 @@ const COPIES: u64 = 2;
 impl SpaceGuard {
     /// Watches `data_dir`, keeping `reserve` bytes free.
     pub fn new(env: Env, data_dir: PathBuf, reserve: u64) -> Self {
-        Self { env, data_dir, reserve, budget: Mutex::new(Budget { left: None }), look: Notify::new() }
+        Self { env, data_dir, reserve, budget: Mutex::new(Budget { left: None, refused: None }), look: Notify::new() }
     }
 
     /// Counts `bytes` against the space that was free at the last look.
     pub fn admit(&self, bytes: u64) -> Result<(), StorageFull> {
-        let mut budget = self.budget.lock().expect("no holder of the lock panics");
-        let Some(left) = budget.left else {
-            return Ok(());
-        };
-        if left < bytes * COPIES {
-            crate::sometimes!("log.storage_full_refused");
-            self.look.notify_one();
-            return Err(StorageFull);
+        let needed = bytes * COPIES;
+        let mut budget = self.lock();
+        match budget.left {
+            None => Ok(()),
+            Some(left) if left >= needed => {
+                budget.left = Some(left - needed);
+                Ok(())
+            }
+            Some(left) => {
+                crate::sometimes!("log.storage_full_refused");
+                if budget.refused.replace(needed).is_none() {
+                    let folder = self.data_dir.display();
+                    tracing::warn!(left, needed, %folder, "the disk is full: produce is refused until there is space");
+                }
+                self.look.notify_one();
+                Err(StorageFull)
+            }
         }
-        budget.left = Some(left - bytes * COPIES);
-        Ok(())
     }
 
     /// Something failed that looks like a full disk: look again soon.
@@ -72,16 +81,16 @@ impl SpaceGuard {
             }
         };
         let left = free.saturating_sub(self.reserve).saturating_sub(unwritten);
-        let before = self.budget.lock().expect("no holder of the lock panics").left.replace(left);
-        match (before, left) {
-            (None | Some(1..), 0) => {
-                tracing::warn!(free, "the disk is nearly full: produce is refused until there is space again");
-            }
-            (Some(0), 1..) => {
-                crate::sometimes!("log.storage_full_recovered");
-                tracing::info!(free, "there is space again: produce is accepted");
-            }
-            _ => {}
+        let mut budget = self.lock();
+        budget.left = Some(left);
+        if budget.refused.is_some_and(|needed| left >= needed) {
+            crate::sometimes!("log.storage_full_recovered");
+            tracing::info!(free, "there is space again: produce is accepted");
+            budget.refused = None;
         }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Budget> {
+        self.budget.lock().expect("no holder of the lock panics")
     }
 }
