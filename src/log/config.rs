@@ -102,7 +102,7 @@ impl LogManagerConfig {
             tail: TailConfig { unwritten_bytes: 64 * MIB, ring_bytes: 4 * MIB, write_at_once_bytes: MIB },
             write_behind_parallelism: 4,
             write_behind_delay: Duration::from_millis(250),
-            checkpoint_bytes: 16 * MIB as u64,
+            checkpoint_bytes: 8 * MIB as u64,
             checkpoint_delay: Duration::from_secs(5),
             hot_segments_max: 256,
             free_space_reserve: 64 * MIB as u64,
