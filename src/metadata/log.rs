@@ -18,7 +18,10 @@
 //! | a new log file whose header is torn | removed: nothing was written to it yet |
 //! | both log files | read one after the other |
 //! | a temporary file | removed |
-//! | what was read is in the page cache only | flushed before anything is built on it |
+//! | what was read is in the page cache only | written again and flushed before anything is built on it |
+//!
+//! Flushing alone would not do: after a flush that failed, the cache holds the pages as clean, so the next flush succeeds
+//! without writing them. What no later record proves to be durable is therefore written again.
 //!
 //! One thing cannot be told apart: rot in the very last record looks like a torn write.
 
@@ -212,9 +215,10 @@ impl MetadataLog {
             crate::sometimes!("metadata.torn_tail");
             file.set_len(good.len as u64).await.map_err(fail("cut", path))?;
         }
-        // What was read may be in the page cache only.
-        if let Err(source) = file.sync_data().await {
-            return Err(LogError::Io { action: "flush", path: path.to_owned(), source });
+        // What was read may be in the page cache only, and even count as clean there.
+        let unproven = bytes.slice(good.unproven..good.len);
+        if let Err(source) = file.write_at_and_sync(good.unproven as u64, vec![unproven]).await {
+            return Err(LogError::Io { action: "write again", path: path.to_owned(), source });
         }
         let durable = image.applied().index;
         Ok(Some(Self {
@@ -344,6 +348,8 @@ fn put_record(out: &mut BytesMut, id: LogId, durable: u64, command: &Bytes) {
 
 struct Record {
     id: LogId,
+    /// The last index known to be durable when it was written.
+    durable: u64,
     command: Bytes,
     len: usize,
 }
@@ -358,22 +364,30 @@ fn read_record(bytes: &Bytes, at: usize) -> Option<Record> {
         return None;
     }
     let id = LogId { term: header.get_u64(), index: header.get_u64() };
-    Some(Record { id, command: bytes.slice(at + RECORD_HEADER_LEN..at + len), len })
+    let durable = header.get_u64();
+    Some(Record { id, durable, command: bytes.slice(at + RECORD_HEADER_LEN..at + len), len })
 }
 
 struct Replayed {
     /// Bytes up to the end of the last good record.
     len: usize,
+    /// From here on no record proves that what was written is durable.
+    unproven: usize,
     /// The entry that should have come next, if bytes follow.
     broken: Option<u64>,
 }
 
 fn replay(path: &Path, bytes: &Bytes, first: u64, image: &mut ClusterImage) -> Result<Replayed, LogError> {
     let (mut at, mut index) = (FILE_HEADER_LEN, first);
+    // The first record of each write: only the newest write may be unproven, with all before it if it is the first.
+    let (mut unproven, mut proven) = (0, first.saturating_sub(1));
     while at < bytes.len() {
         let Some(record) = read_record(bytes, at).filter(|record| record.id.index == index) else {
-            return Ok(Replayed { len: at, broken: Some(index) });
+            return Ok(Replayed { len: at, unproven, broken: Some(index) });
         };
+        if record.durable > proven {
+            (unproven, proven) = (at, record.durable);
+        }
         if index > image.applied().index {
             let command = Command::decode(record.command).map_err(|source| LogError::Command {
                 path: path.to_owned(),
@@ -386,7 +400,7 @@ fn replay(path: &Path, bytes: &Bytes, first: u64, image: &mut ClusterImage) -> R
         at += record.len;
         index += 1;
     }
-    Ok(Replayed { len: at, broken: None })
+    Ok(Replayed { len: at, unproven, broken: None })
 }
 
 /// A record after `from` that was written when entry `index` was durable.
