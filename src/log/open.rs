@@ -125,6 +125,12 @@ impl Opening<'_> {
         let mut list = Vec::with_capacity(manifest.segments.len());
         let mut epochs = Vec::new();
         for meta in &manifest.segments {
+            if meta.sealed.is_none() && !self.is_there(meta).await? {
+                // Nothing is written to a segment before its name is durable.
+                crate::sometimes!("log.recovery_made_segment_anew");
+                list.push(self.create(meta).await?);
+                continue;
+            }
             let how = meta.sealed.map_or(OpenAs::Scan(OffsetRule::Dense), OpenAs::Sealed);
             let (segment, report) = self.segment(meta, how).await?;
             epochs.extend(report.epochs);
@@ -134,6 +140,18 @@ impl Opening<'_> {
         let files = Files { manifest, checkpoints, active_since: None };
         let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), list, Some(files));
         Ok(Opened { segments, checkpoint: None, epochs })
+    }
+
+    async fn is_there(&self, meta: &SegmentMeta) -> Result<bool, OpenError> {
+        let there = self.env.disk().exists(&self.dir.file(meta.base_offset, FileKind::Log)).await;
+        there.map_err(|source| self.io("looking for a segment", source))
+    }
+
+    async fn create(&self, meta: &SegmentMeta) -> Result<Segment, OpenError> {
+        let options = segments::segment_options(&self.spec.config);
+        let created = Segment::create(self.context, &self.dir, meta.base_offset, options).await;
+        durable::sync_dir(self.env, self.dir.path()).await;
+        created.map_err(|error| self.at(error))
     }
 
     async fn segment(
