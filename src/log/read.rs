@@ -108,10 +108,11 @@ impl PartitionLog {
         let inner = self.lock();
         let (log_start, log_end) = (inner.append.log_start(), inner.append.log_end());
         let high_watermark = inner.append.high_watermark();
+        let shown = if crate::mutant!("log.show_above_durable_end") { log_end } else { high_watermark };
         let result = ReadResult {
             batches: Vec::new(),
-            high_watermark,
-            last_stable_offset: high_watermark,
+            high_watermark: shown,
+            last_stable_offset: shown,
             log_start_offset: log_start,
         };
         if !(log_start..=log_end).contains(&offset) {
@@ -119,7 +120,7 @@ impl PartitionLog {
         }
         let end = match isolation {
             Isolation::LogEnd => log_end,
-            Isolation::HighWatermark => high_watermark,
+            Isolation::HighWatermark => result.high_watermark,
             Isolation::LastStable => result.last_stable_offset,
         };
         let source = if offset >= end {

@@ -10,13 +10,18 @@ use crate::io::{Env, FailStop, File, OpenMode};
 
 /// Makes a file's data and length stable, or ends this incarnation.
 pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
-    if let Err(error) = file.sync_data().await {
+    if let Err(error) = file.sync_data().await
+        && !crate::mutant!("storage.ignore_failed_flush")
+    {
         env.fail_stop(FailStop::FsyncFailed, &format!("flushing {} failed: {error}", path.display())).await;
     }
 }
 
 /// Makes the names in a directory stable, or ends this incarnation.
 pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
+    if crate::mutant!("storage.no_directory_flush") {
+        return;
+    }
     if let Err(error) = env.disk().sync_dir(dir).await {
         env.fail_stop(FailStop::FsyncFailed, &format!("flushing directory {} failed: {error}", dir.display())).await;
     }
