@@ -17,7 +17,7 @@ pub const ARGUMENT: &str = "__one";
 /// Names of planted faults that are switched on, separated by commas.
 pub const MUTANTS: &str = "KILO_MUTANTS";
 /// Real time after which a seed counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Switches on the planted faults that the environment names. Only this program looks there, never the broker.
 pub fn plant_mutants() {

@@ -92,6 +92,10 @@ impl Producer {
         }
     }
 
+    fn may_begin(&self) -> bool {
+        self.phase() == Phase::Run && self.window.len() < self.plan.in_flight && !self.window.is_held()
+    }
+
     async fn back_off(&mut self) {
         let pause = BACKOFF_MS.draw(&mut self.rng);
         self.env.sleep(Duration::from_millis(pause.into())).await;
@@ -107,8 +111,7 @@ impl Producer {
         let mut next_at = self.env.now();
         let mut phase = self.world.phase();
         while !self.is_done() {
-            let may_begin = self.phase() == Phase::Run && self.window.len() < self.plan.in_flight;
-            if may_begin && !self.window.is_held() && self.env.now() >= next_at {
+            if self.may_begin() && self.env.now() >= next_at {
                 self.begin();
                 let pause = self.plan.pause_ms.draw(&mut self.rng);
                 next_at = self.env.now() + Duration::from_millis(pause.into());
@@ -116,8 +119,7 @@ impl Producer {
             while let Some(item) = self.window.next_to_send() {
                 self.submit(link, item, &answers).await;
             }
-            let may_begin = self.phase() == Phase::Run && self.window.len() < self.plan.in_flight;
-            let wait = if may_begin { next_at } else { self.env.now() + Duration::from_secs(1) };
+            let wait = if self.may_begin() { next_at } else { self.env.now() + Duration::from_secs(1) };
             tokio::select! {
                 biased;
                 Some((send, answer)) = answered.recv() => {
