@@ -22,8 +22,8 @@ use kilo::wire::batch::{BatchBuilder, RecordBatch, Stamp};
 use kilo_sim::disk::{DiskFaults, Keep};
 use kilo_sim::host::{Exit, Node, SimConfig, run};
 
-const SEEDS: u64 = 12;
-const LIVES: usize = 12;
+const SEEDS: u64 = 30;
+const LIVES: usize = 16;
 const PARTITION: PartitionKey = PartitionKey { topic: TopicId([3; 16]), index: 0 };
 const OPTIONS: SegmentOptions =
     SegmentOptions { index: IndexRule { messages: 20, bytes: 6000 }, decompressed_bytes_max: 1 << 20 };
@@ -124,7 +124,7 @@ impl Log {
         }
         let mut segments = Vec::new();
         for meta in &manifest.segments {
-            let scans = meta.sealed.is_none() && rng.u8(0..4) == 0;
+            let scans = meta.sealed.is_none() && rng.bool();
             let known = OpenAs::Known { len: position, next_offset };
             let how = match meta.sealed {
                 Some(sealed) => OpenAs::Sealed(sealed),
