@@ -183,7 +183,7 @@ fn campaign(names: &[String], seeds: Range<u64>, jobs: usize, fail_fast: bool) -
     let mut failed = Vec::new();
     let mut done = 0;
     loop {
-        while running.len() < jobs && !(fail_fast && !failed.is_empty()) {
+        while running.len() < jobs && (failed.is_empty() || !fail_fast) {
             let Some((at, seed)) = work.next() else { break };
             let name = names.get(at).map_or(scenarios[at].name.as_str(), String::as_str);
             running.push((at, Seed::start(name, seed, None)?));
