@@ -6,12 +6,12 @@
 //! |---|---|
 //! | no directory, or one without manifest, checkpoint and records | the partition is empty; the write-ahead log has everything |
 //! | manifest and checkpoint | segments past the checkpoint go, its segment is cut to its position |
-//! | manifest, no checkpoint | the first one was never completed: whole batches of the segments count |
+//! | manifest, no checkpoint | the first one was never completed: whole batches of the segments count, and say what their producers were at (the write-ahead log may have lost the newest of them) |
 //! | manifest damaged or missing beside records | rebuilt from the segment files |
 //! | manifest of another topic id | the directory is set aside under another name |
 //! | segment shorter than its checkpoint says | not left by a crash: refuse to start |
 //! | a last segment that the manifest lists and that is not there | it was empty: made anew (the manifest's name can outlive the segment's) |
-//! | write-ahead log entry below the partition's log end | already there: only its producer is remembered |
+//! | write-ahead log entry below the partition's log end | skipped: already there |
 //! | write-ahead log entry above the partition's log end | not left by a crash: refuse to start |
 //! | entry of a partition that the metadata does not know | skipped: the topic was deleted |
 //!
@@ -214,10 +214,36 @@ impl Rebuild {
             dir,
             spec,
         };
-        if let Some(checkpoint) = opened.checkpoint {
-            rebuild.start_from(checkpoint)?;
+        match opened.checkpoint {
+            Some(checkpoint) => rebuild.start_from(checkpoint)?,
+            None => rebuild.remember_segments().await?,
         }
         Ok(rebuild)
+    }
+
+    /// Without a checkpoint, the batches in the segment files say what their producers were at.
+    async fn remember_segments(&mut self) -> Result<(), OpenError> {
+        for segment in self.segments.list().iter() {
+            let (mut offset, end) = (segment.base_offset(), segment.next_offset());
+            while offset < end {
+                let read = segment.read(offset, GATHERED_BYTES_MAX, end).await;
+                let runs = read.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?;
+                let batches = runs.into_iter().map(RecordBatch::split).collect::<Result<Vec<_>, _>>();
+                let batches = batches.map_err(|error| self.unreadable(io::Error::other(error)))?.concat();
+                let Some(last) = batches.last().map(RecordBatch::last_offset) else {
+                    return Err(self.unreadable(io::ErrorKind::UnexpectedEof.into()));
+                };
+                for batch in &batches {
+                    self.remember(batch, batch.base_offset());
+                }
+                offset = last + 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, source: io::Error) -> OpenError {
+        OpenError::Io { action: "reading the segments", partition: self.spec.key, source }
     }
 
     fn start_from(&mut self, checkpoint: Checkpoint) -> Result<(), OpenError> {
@@ -262,9 +288,7 @@ impl Rebuild {
     fn append(&mut self, batch: RecordBatch) -> Result<(), OpenError> {
         let (base_offset, last_offset) = (batch.base_offset(), batch.last_offset());
         if last_offset < self.log_end {
-            // Without a checkpoint the segment files count, but only the entries say what their producers were at.
             crate::sometimes!("log.replay_skipped");
-            self.remember(&batch, base_offset);
             return Ok(());
         }
         if base_offset != self.log_end {
