@@ -212,7 +212,7 @@ async fn scenario(sim: Sim) {
 
 #[test]
 fn nothing_acknowledged_is_lost_whatever_crashes() {
-    let seeds = std::env::var("KILO_LOG_SEEDS").unwrap_or_else(|_| "0..40".to_owned());
+    let seeds = std::env::var("KILO_LOG_SEEDS").unwrap_or_else(|_| "0..16".to_owned());
     let (from, to) = seeds.split_once("..").expect("A..B");
     let bound = |text: &str| text.parse::<u64>().expect("a number");
     for seed in bound(from)..bound(to) {
