@@ -3,7 +3,8 @@
 //! the binary.
 //!
 //! A *probe*, `sometimes!("wal.torn_tail")`, counts how often a rare situation was met, so that a campaign can tell
-//! that it was met at all. A *planted fault*, `if mutant!("wal.skip_crc") { … }`, is a known bug that the simulator
+//! that it was met at all. A probe whose name begins with `never.` marks a situation that cannot be, and fails the run in
+//! which it is met; the broker, where it has a second line of defence, goes on. A *planted fault*, `if mutant!("wal.skip_crc") { … }`, is a known bug that the simulator
 //! switches on to prove that its checkers notice. Nothing here reads the environment: the simulator decides.
 
 /// Counts that a rare situation was met, optionally only if a condition holds. Free without `sim-probes`: the

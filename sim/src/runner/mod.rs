@@ -170,6 +170,9 @@ async fn within<T>(sim: &Sim, bound: Duration, what: impl Future<Output = T>) ->
 fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) {
     failures.extend(world.complaints().into_iter().map(|complaint| Failure::new("complaint", complaint)));
     failures.extend(sim.findings().iter().map(|finding| Failure::new("finding", finding.to_string())));
+    // A probe of this prefix marks what cannot be, where the broker itself would rather go on.
+    let never = kilo::io::probe::snapshot().into_iter().filter(|(name, _)| name.starts_with("never."));
+    failures.extend(never.map(|(name, count)| Failure::new("invariant", format!("{name} was hit {count} times"))));
     let history = world.history();
     let violations = oracle::judge(&history);
     failures.extend(violations.iter().map(|found| Failure::new(found.check, found.report(&history))));
