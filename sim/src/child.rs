@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::runner::{self, Failure, Report, Run};
 use crate::scenario;
@@ -16,8 +16,11 @@ use crate::trace::TraceMode;
 pub const ARGUMENT: &str = "__one";
 /// Names of planted faults that are switched on, separated by commas.
 pub const MUTANTS: &str = "KILO_MUTANTS";
-/// Real time after which a seed counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How often a seed is looked at.
+pub const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Looks after which a seed counts as hanging: minutes. Not measured by a clock, which goes on while the machine stands
+/// still.
+const LOOKS_MAX: u32 = 90_000;
 
 /// Switches on the planted faults that the environment names. Only this program looks there, never the broker.
 pub fn plant_mutants() {
@@ -61,7 +64,7 @@ pub struct Seed {
     child: Child,
     output: PathBuf,
     errors: PathBuf,
-    began: Instant,
+    looks: u32,
 }
 
 impl Seed {
@@ -75,13 +78,14 @@ impl Seed {
         command.arg(ARGUMENT).arg(scenario).arg(seed.to_string()).args(trace_file);
         command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
         let child = command.spawn()?;
-        Ok(Self { scenario: scenario.to_owned(), seed, child, output, errors, began: Instant::now() })
+        Ok(Self { scenario: scenario.to_owned(), seed, child, output, errors, looks: 0 })
     }
 
     /// The report, once the process has ended.
     pub fn poll(&mut self) -> io::Result<Option<Report>> {
         let status = self.child.try_wait()?;
-        let hangs = status.is_none() && self.began.elapsed() > PATIENCE;
+        self.looks += 1;
+        let hangs = status.is_none() && self.looks > LOOKS_MAX;
         if status.is_none() && !hangs {
             return Ok(None);
         }
@@ -99,7 +103,8 @@ impl Seed {
         let report = std::str::from_utf8(&output).ok().and_then(|text| toml::from_str(text).ok());
         Ok(Some(report.unwrap_or_else(|| {
             let errors = String::from_utf8_lossy(&errors);
-            let what = if hangs { format!("it did not end within {PATIENCE:?}") } else { tail(&errors) };
+            let what =
+                if hangs { format!("it did not end within {:?}", LOOK_EVERY * LOOKS_MAX) } else { tail(&errors) };
             Report::lost(&self.scenario, self.seed, Failure::new("simulator", what))
         })))
     }
@@ -110,7 +115,7 @@ impl Seed {
             if let Some(report) = self.poll()? {
                 return Ok(report);
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use kilo_sim::child::{self, Seed};
@@ -207,7 +207,7 @@ fn campaign(names: &[String], seeds: Range<u64>, jobs: usize, fail_fast: bool) -
             }
             progress(done, failed.len(), began);
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(child::LOOK_EVERY);
     }
     clear_line();
     let probes_hit = summarize(&scenarios, &tallies, began);
