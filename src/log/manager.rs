@@ -125,7 +125,8 @@ impl LogManager {
             task.join().await;
         }
         for log in logs {
-            log.checkpoint_all().await;
+            // What cannot be written now is in the write-ahead log at the next start.
+            let _ = log.checkpoint_all().await;
         }
     }
 
@@ -186,9 +187,13 @@ async fn relieve(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc
         if wanted <= shared.needs.floor() {
             break;
         }
-        log.checkpoint_all().await;
+        if log.checkpoint_all().await.is_err() {
+            // The next one would fare no better.
+            shared.env.sleep(SPACE_INTERVAL).await;
+            break;
+        }
     }
-    // What is still reported at this moment, or a full disk, keeps the floor for a while: do not spin on it.
+    // What is being reported at this moment keeps the floor for a while: do not spin on it.
     shared.wal.release(shared.needs.floor());
     shared.env.sleep(PRESSURE_PAUSE).await;
 }

@@ -10,7 +10,7 @@ use crate::io::Env;
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
 use crate::storage::segment::{OpenAs, Segment, SegmentContext, SegmentError};
-use crate::storage::{Checkpoint, CheckpointStore, EpochStart, FileKind, Manifest, PartitionDir, checkpoint, durable};
+use crate::storage::{Checkpoint, CheckpointStore, FileKind, Manifest, PartitionDir, checkpoint, durable};
 
 /// Set-aside directories of one name that are looked past.
 const ASIDE_MAX: u32 = 10_000;
@@ -20,8 +20,6 @@ pub(super) struct Opened {
     pub(super) segments: Segments,
     /// The checkpoint that the segments were cut to.
     pub(super) checkpoint: Option<Checkpoint>,
-    /// Without a checkpoint: the leader epochs met in the segment files.
-    pub(super) epochs: Vec<EpochStart>,
 }
 
 /// Opens the directory of a partition, if there is one.
@@ -89,7 +87,7 @@ impl Opening<'_> {
 
     fn empty(&self) -> Opened {
         let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), Vec::new(), None);
-        Opened { segments, checkpoint: None, epochs: Vec::new() }
+        Opened { segments, checkpoint: None }
     }
 
     /// Opens the segments up to the checkpoint; what lies past it goes.
@@ -113,17 +111,16 @@ impl Opening<'_> {
         let mut list = Vec::with_capacity(manifest.segments.len());
         for meta in &manifest.segments {
             let known = OpenAs::Known { len: checkpoint.position, next_offset: checkpoint.next_offset };
-            list.push(self.segment(meta, meta.sealed.map_or(known, OpenAs::Sealed)).await?.0);
+            list.push(self.segment(meta, meta.sealed.map_or(known, OpenAs::Sealed)).await?);
         }
         let files = Files { manifest, checkpoints, active_since: None };
         let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), list, Some(files));
-        Ok(Opened { segments, checkpoint: Some(checkpoint), epochs: Vec::new() })
+        Ok(Opened { segments, checkpoint: Some(checkpoint) })
     }
 
     /// Opens the segments without a checkpoint: what is whole counts.
     async fn scan(self, manifest: Manifest, checkpoints: CheckpointStore) -> Result<Opened, OpenError> {
         let mut list = Vec::with_capacity(manifest.segments.len());
-        let mut epochs = Vec::new();
         for meta in &manifest.segments {
             if meta.sealed.is_none() && !self.is_there(meta).await? {
                 // Nothing is written to a segment before its name is durable.
@@ -132,14 +129,12 @@ impl Opening<'_> {
                 continue;
             }
             let how = meta.sealed.map_or(OpenAs::Scan(OffsetRule::Dense), OpenAs::Sealed);
-            let (segment, report) = self.segment(meta, how).await?;
-            epochs.extend(report.epochs);
-            list.push(segment);
+            list.push(self.segment(meta, how).await?);
         }
         crate::sometimes!("log.recovery_without_checkpoint");
         let files = Files { manifest, checkpoints, active_since: None };
         let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), list, Some(files));
-        Ok(Opened { segments, checkpoint: None, epochs })
+        Ok(Opened { segments, checkpoint: None })
     }
 
     async fn is_there(&self, meta: &SegmentMeta) -> Result<bool, OpenError> {
@@ -154,13 +149,15 @@ impl Opening<'_> {
         created.map_err(|error| self.at(error))
     }
 
-    async fn segment(
-        &self,
-        meta: &SegmentMeta,
-        how: OpenAs,
-    ) -> Result<(Segment, crate::storage::segment::ScanReport), OpenError> {
+    async fn segment(&self, meta: &SegmentMeta, how: OpenAs) -> Result<Segment, OpenError> {
         let options = segments::segment_options(&self.spec.config);
-        Segment::open(self.context, &self.dir, meta.base_offset, options, how).await.map_err(|error| self.at(error))
+        let opened = Segment::open(self.context, &self.dir, meta.base_offset, options, how).await;
+        let (segment, report) = opened.map_err(|error| self.at(error))?;
+        if let Some((position, why)) = report.stopped {
+            let dir = self.dir.path().display();
+            tracing::warn!(%dir, segment = meta.base_offset, position, %why, "a segment was cut where its records end");
+        }
+        Ok(segment)
     }
 
     /// Lists the segment files there are, each scanned. `None` if none of them holds a record.
@@ -174,7 +171,7 @@ impl Opening<'_> {
         let mut manifest = Manifest { partition: self.spec.key, segments: Vec::new() };
         for (number, &base_offset) in bases.iter().enumerate() {
             let meta = SegmentMeta { base_offset, tier: Tier::Hot, sealed: None };
-            let (segment, _) = self.segment(&meta, OpenAs::Scan(OffsetRule::Dense)).await?;
+            let segment = self.segment(&meta, OpenAs::Scan(OffsetRule::Dense)).await?;
             let follows =
                 manifest.segments.last().and_then(|last| last.sealed).is_none_or(|s| s.next_offset == base_offset);
             if !follows || (segment.is_empty() && number > 0) {

@@ -125,6 +125,8 @@ pub(super) struct Inner {
     pub(super) unwritten_since: Option<Monotonic>,
     /// Whether a task is writing this partition behind.
     pub(super) writing: bool,
+    /// The last attempt to write this partition behind met a full disk or the like, and that was said.
+    pub(super) stalled: bool,
     pub(super) closed: bool,
     /// An append failed: the write-ahead log may yet hold it, so a replay must be told that it was taken back.
     pub(super) taken_back: bool,
@@ -182,6 +184,7 @@ impl PartitionLog {
                 unwritten_bytes: 0,
                 unwritten_since: None,
                 writing: false,
+                stalled: false,
                 closed: false,
                 taken_back: false,
             }),

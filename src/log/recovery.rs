@@ -183,6 +183,8 @@ struct Rebuild {
     producers: Producers,
     /// The position up to which the checkpoint has everything.
     covered: Lsn,
+    /// The offset up to which the checkpoint has everything; 0 without one.
+    checkpointed_to: i64,
     /// The position of the newest entry that was applied.
     applied: Option<Lsn>,
     /// The offset after the last batch that was replayed, skipped ones included.
@@ -207,9 +209,10 @@ impl Rebuild {
             segments,
             log_start: 0,
             log_end: end,
-            epochs: EpochCache::from_entries(opened.epochs.iter().map(|it| (it.leader_epoch, it.start_offset))),
+            epochs: EpochCache::default(),
             producers: Producers::default(),
             covered: Lsn::default(),
+            checkpointed_to: 0,
             applied: None,
             replayed_to: 0,
             gathered: Vec::new(),
@@ -224,7 +227,7 @@ impl Rebuild {
         Ok(rebuild)
     }
 
-    /// Without a checkpoint, the batches in the segment files say what their producers were at.
+    /// Without a checkpoint, the batches in the segment files say what their producers and leader epochs were.
     async fn remember_segments(&mut self) -> Result<(), OpenError> {
         for segment in self.segments.list().iter() {
             let (mut offset, end) = (segment.base_offset(), segment.next_offset());
@@ -237,6 +240,7 @@ impl Rebuild {
                     return Err(self.unreadable(io::ErrorKind::UnexpectedEof.into()));
                 };
                 for batch in &batches {
+                    self.epochs.begin(batch.leader_epoch(), batch.base_offset());
                     self.remember(batch, batch.base_offset());
                 }
                 offset = last + 1;
@@ -252,6 +256,7 @@ impl Rebuild {
     fn start_from(&mut self, checkpoint: Checkpoint) -> Result<(), OpenError> {
         self.log_start = checkpoint.log_start;
         self.log_end = checkpoint.next_offset;
+        self.checkpointed_to = checkpoint.next_offset;
         self.covered = checkpoint.lsn;
         let epochs = checkpoint.epochs.iter();
         self.epochs = EpochCache::from_entries(
@@ -323,7 +328,11 @@ impl Rebuild {
 
     async fn truncate(&mut self, end_offset: i64) -> Result<(), OpenError> {
         self.replayed_to = self.replayed_to.min(end_offset);
-        if end_offset >= self.log_end {
+        // Only what is not durable is ever taken back, and only what is durable is checkpointed: a cut below the
+        // checkpoint had been made before it, in a block that it covers in part. Cutting the files there once more
+        // would leave them shorter than their checkpoint, should this recovery be interrupted.
+        if end_offset >= self.log_end || end_offset < self.checkpointed_to {
+            crate::sometimes!("log.replay_cut_skipped", end_offset < self.checkpointed_to);
             return Ok(());
         }
         self.write().await?;
@@ -402,5 +411,49 @@ fn entry_partition(entry: &Entry) -> PartitionKey {
         | Entry::LogStart { partition, .. }
         | Entry::EpochStart { partition, .. } => *partition,
         Entry::Drop { topic } => PartitionKey { topic: *topic, index: 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::real::block_on_test;
+    use crate::log::{LogConfig, LogManager};
+    use crate::storage::TopicId;
+    use crate::storage::wal::WalConfig;
+    use crate::wire::batch::{BatchBuilder, BatchLimits, Validation};
+    use crate::wire::codec::Codec;
+
+    /// A cut that the checkpoint has behind it must not cut the files a second time: interrupted there, the next start
+    /// would find them shorter than their checkpoint.
+    #[test]
+    fn a_cut_below_the_checkpoint_has_been_made() {
+        let dir = tempfile::tempdir().expect("a folder");
+        block_on_test(|env| async move {
+            let key = PartitionKey { topic: TopicId([3; 16]), index: 0 };
+            let (topic, config) = ("orders".to_owned(), LogConfig::default());
+            let spec = PartitionSpec { key, topic, leader_epoch: 1, config };
+            let limits = LogManagerConfig::new(dir.path().to_owned(), WalConfig::sim());
+            let manager = LogManager::open(&env, limits.clone(), vec![spec.clone()]).await.expect("it opens");
+            let log = manager.partition(&key).expect("the partition");
+            let mut builder = BatchBuilder::new(Codec::None);
+            (0..3).for_each(|_| builder.push(env.wall().0, None, Some(b"value")));
+            let batch = builder.build().expect("no codec can fail");
+            let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
+            let room = log.reserve(batch.size(), env.now() + std::time::Duration::from_secs(5)).await.expect("room");
+            let pending = log.append(batch.clone(), &facts, batch.size(), room).expect("appended");
+            pending.durable().await.expect("durable");
+            manager.close().await;
+
+            let context = SegmentContext::new(env.clone(), 1);
+            let mut rebuild = Rebuild::load(&env, &context, &limits, spec).await.expect("it loads");
+            let partly_covered = rebuild.covered.next();
+            let cut = Entry::Truncate { partition: key, end_offset: 0 };
+            rebuild.apply(partly_covered, cut).await.expect("applied");
+            let again = Entry::Append { partition: key, batches: vec![batch] };
+            rebuild.apply(partly_covered, again).await.expect("applied");
+            assert_eq!((rebuild.log_end, rebuild.segments.list()[0].next_offset()), (3, 3));
+            assert!(rebuild.gathered.is_empty(), "what follows the cut in its block is there already");
+        });
     }
 }

@@ -215,3 +215,56 @@ fn the_brokers_time_and_timestamps_out_of_range() {
         manager.close().await;
     });
 }
+
+/// Files of the partition whose names end so.
+async fn files(env: &Env, dir: &Path, ending: &str) -> Vec<std::path::PathBuf> {
+    let paths = env.disk().list(&dir.join("orders-0")).await.expect("the partition has a directory");
+    paths.into_iter().filter(|path| path.to_string_lossy().ends_with(ending)).collect()
+}
+
+/// Appends with an idempotent producer until the segment file has it, then crashes without a checkpoint.
+fn crash_without_a_checkpoint(dir: &Path) {
+    block_on_test(|env| async move {
+        let manager = open_with(&env, dir, spec(1, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        assert_eq!(append(&env, &log, batch(0, 3, Some(0))).await, Ok(0));
+        assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3));
+        while log.unwritten_bytes() > 0 {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        assert!(files(&env, dir, "checkpoint.a").await.is_empty(), "the first checkpoint is due after seconds");
+    });
+}
+
+#[test]
+fn without_a_checkpoint_the_segment_files_tell_producers_and_epochs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    crash_without_a_checkpoint(dir.path());
+    block_on_test(|env| async move {
+        let manager = open_with(&env, dir.path(), spec(2, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        assert_eq!(log.epoch_at(4), Some(1));
+        assert_eq!(append(&env, &log, batch(0, 3, Some(0))).await, Ok(0), "a retry of what the files hold");
+        assert_eq!(append(&env, &log, batch(5, 1, Some(5))).await, Ok(5));
+        assert_eq!(values(&log, 0).await, expected(0, 6));
+        manager.close().await;
+    });
+}
+
+#[test]
+fn a_listed_segment_whose_name_was_lost_is_made_anew() {
+    let dir = tempfile::tempdir().expect("a folder");
+    crash_without_a_checkpoint(dir.path());
+    block_on_test(|env| async move {
+        for ending in [".log", "index"] {
+            for file in files(&env, dir.path(), ending).await {
+                env.disk().remove_file(&file).await.expect("it was listed");
+            }
+        }
+        let manager = open_with(&env, dir.path(), spec(2, 1 << 20)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        assert_eq!(values(&log, 0).await, expected(0, 5));
+        assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3), "the write-ahead log knows the producer");
+        manager.close().await;
+    });
+}

@@ -17,8 +17,8 @@ use crate::wire::batch::RecordBatch;
 /// Bytes written to a segment file in one go.
 const WRITE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The segment files could not be written: there is no space.
-struct DiskFull;
+/// The segment files could not be written for now: there is no space, or no descriptor.
+pub(super) struct Stalled;
 
 /// How far a round of writing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,28 +72,32 @@ impl PartitionLog {
     }
 
     /// Writes, flushes and checkpoints everything that is durable by now.
-    pub(super) async fn checkpoint_all(&self) {
-        // A full disk is reported where it is met; what could not be written stays in the write-ahead log.
-        let _ = self.write_behind(Goal::Checkpointed).await;
+    pub(super) async fn checkpoint_all(&self) -> Result<(), Stalled> {
+        self.write_behind(Goal::Checkpointed).await
     }
 
-    async fn write_behind(&self, goal: Goal) -> Result<(), DiskFull> {
+    async fn write_behind(&self, goal: Goal) -> Result<(), Stalled> {
         let _permit = self.shared.writers.acquire().await.expect("the semaphore is never closed");
         let mut writer = self.segments.write().await;
         let outcome = self.write_rounds(&mut writer, goal).await;
         drop(writer);
         let Err(error) = outcome else {
+            if std::mem::take(&mut self.lock().stalled) {
+                tracing::info!(partition = %self.key(), "the segment files are written again");
+            }
             return Ok(());
         };
         self.shared.space.suspect();
-        if is_disk_full(&error) {
-            crate::sometimes!("log.segment_disk_full");
-            tracing::warn!(partition = %self.key(), "the disk is full: segment files are written when there is space");
-            Err(DiskFull)
-        } else {
+        if !passes_by_itself(&error) {
             let message = format!("writing the segment files of partition {}: {error}", self.key());
             self.shared.env.fail_stop(FailStop::WriteFailed, &message).await
         }
+        crate::sometimes!("log.segment_disk_full");
+        if !std::mem::replace(&mut self.lock().stalled, true) {
+            let partition = self.key();
+            tracing::warn!(%partition, %error, "the segment files wait; the write-ahead log has what is not in them");
+        }
+        Err(Stalled)
     }
 
     async fn write_rounds(&self, writer: &mut SegmentsWriter<'_>, goal: Goal) -> Result<(), SegmentError> {
@@ -186,9 +190,15 @@ impl Inner {
     }
 }
 
-fn is_disk_full(error: &SegmentError) -> bool {
+/// Whether writing may succeed later with nothing done: the disk is full, or the descriptors are used up.
+fn passes_by_itself(error: &SegmentError) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
-    matches!(error, SegmentError::Io { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let SegmentError::Io { error, .. } = error else {
+        return false;
+    };
+    matches!(error.kind(), StorageFull | QuotaExceeded) || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 /// Durable batches that the segment files do not hold, in order.

@@ -7,7 +7,6 @@ use super::walk::{Met, WalkError, Walker};
 use super::write::IndexFlush;
 use super::{ScanReport, Segment, SegmentError, View, lock};
 use crate::io::File;
-use crate::storage::checkpoint::EpochStart;
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, OffsetRule, Sequence};
 use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
@@ -140,14 +139,10 @@ impl Segment {
         let resident = Arc::new(Resident::default());
         let mut tail = Tail::default();
         let mut report = ScanReport::default();
-        let (mut len, mut next_offset, mut leader_epoch) = (0, self.0.base_offset, -1);
+        let (mut len, mut next_offset) = (0, self.0.base_offset);
         loop {
             match verified(&mut walker).await {
                 Ok(Some(met)) => {
-                    if met.header.leader_epoch > leader_epoch {
-                        leader_epoch = met.header.leader_epoch;
-                        report.epochs.push(EpochStart { leader_epoch, start_offset: met.header.base_offset });
-                    }
                     resident.account(self.0.base_offset, self.0.options.index, &mut tail, &met);
                     (len, next_offset) = (met.end(), met.header.last_offset + 1);
                 }

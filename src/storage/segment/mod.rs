@@ -94,8 +94,6 @@ pub enum OpenAs {
 pub struct ScanReport {
     /// Where the scan stopped before the end of the file, and why. The file has been cut there.
     pub stopped: Option<(u64, FrameError)>,
-    /// The leader epochs met, each with its first offset.
-    pub epochs: Vec<super::EpochStart>,
 }
 
 /// Why an operation on a segment failed.
