@@ -1,6 +1,6 @@
-//! The partition logs against a model: any appends, any crash, any surviving part of what was not flushed, a full disk now
-//! and then. After every crash everything acknowledged is there at its offset, nothing that was ever served has changed,
-//! and nothing is there that nobody sent.
+//! The partition logs against a model: any appends, any crash, any surviving part of what was not flushed, a full disk or
+//! used-up descriptors now and then. After every crash everything acknowledged is there at its offset, nothing that was
+//! ever served has changed, and nothing is there that nobody sent.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -199,6 +199,13 @@ async fn scenario(sim: Sim) {
                 node.disk().set_capacity(None);
                 sim.sleep(Duration::from_micros(rng.u64(0..800_000))).await;
             }
+        }
+        if rng.u8(0..4) == 0 {
+            node.limit_descriptors(rng.u32(0..24));
+            sim.sleep(Duration::from_micros(rng.u64(0..800_000))).await;
+            node.limit_descriptors(u32::MAX);
+            sim.sleep(Duration::from_micros(rng.u64(0..800_000))).await;
+            assert!(node.is_running(), "seed {}: a want of descriptors passes by itself", sim.seed());
         }
         if rng.u8(0..5) == 0 {
             manager.close().await;

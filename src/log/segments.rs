@@ -15,7 +15,7 @@ use crate::io::{Env, WallMs};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError, SegmentOptions};
 use crate::storage::{
     Checkpoint, CheckpointStore, IndexRule, Manifest, PartitionDir, PartitionKey, PartitionName, SegmentMeta, Tier,
-    durable, frame,
+    checkpoint, durable, frame,
 };
 use crate::wire::batch::RecordBatch;
 
@@ -177,8 +177,11 @@ impl SegmentsWriter<'_> {
         let segment = Segment::create(context, dir, start_offset, segment_options(config)).await?;
         let manifest = Manifest::new(*key, start_offset);
         manifest.store(env, dir.path()).await.map_err(at)?;
-        let opened = CheckpointStore::open(env, dir.path(), *key).await;
-        let (checkpoints, _) = opened.map_err(|error| at(io::Error::other(error)))?;
+        let (checkpoints, _) = CheckpointStore::open(env, dir.path(), *key).await.map_err(|error| match error {
+            // As it is: a full disk or a want of descriptors passes.
+            checkpoint::OpenError::Io(error) => at(error),
+            other => at(io::Error::other(other)),
+        })?;
         self.writer.files = Some(Files { manifest, checkpoints, active_since: None });
         self.segments.change(|list| list.push(segment));
         Ok(())
