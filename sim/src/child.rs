@@ -8,11 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
 use crate::runner::{self, Failure, Report, Run};
-use crate::scenario;
+use crate::scenario::{self, ScenarioError};
 use crate::trace::TraceMode;
 
-/// The first argument of a copy: scenario, seed and perhaps a file for the whole trace follow.
+/// The first argument of a copy, which reads a [`Request`] from its standard input.
 pub const ARGUMENT: &str = "__one";
 /// Names of planted faults that are switched on, separated by commas.
 pub const MUTANTS: &str = "KILO_MUTANTS";
@@ -28,15 +31,40 @@ pub fn plant_mutants() {
     kilo::io::probe::plant(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
 }
 
+/// What a copy is asked to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The scenario's name, or the path of a file.
+    pub scenario: String,
+    /// The seed.
+    pub seed: u64,
+    /// The scheduler's seed, if another.
+    pub scheduler: Option<u64>,
+    /// The fault plan, if it is not to be drawn.
+    pub plan: Option<Plan>,
+    /// Where the whole trace goes, if it is asked for.
+    pub trace_file: Option<PathBuf>,
+}
+
+impl Request {
+    /// A seed as it is drawn.
+    pub fn new(scenario: impl Into<String>, seed: u64) -> Self {
+        Self { scenario: scenario.into(), seed, scheduler: None, plan: None, trace_file: None }
+    }
+
+    /// Runs it in this process.
+    pub fn run(self, trace: TraceMode) -> Result<Report, ScenarioError> {
+        let Self { seed, scheduler, plan, .. } = self;
+        Ok(runner::run(&Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace }))
+    }
+}
+
 /// Does what a copy is for, if the arguments say that this is one; ends the process then.
 pub fn serve() {
-    let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() != Some(ARGUMENT) {
+    if std::env::args().nth(1).as_deref() != Some(ARGUMENT) {
         return;
     }
-    let (Some(name), Some(seed)) = (arguments.next(), arguments.next()) else { std::process::exit(2) };
-    let trace_file = arguments.next().map(PathBuf::from);
-    match one(&name, &seed, trace_file.as_deref()) {
+    match one() {
         Ok(()) => std::process::exit(0),
         Err(error) => {
             eprintln!("{error}");
@@ -45,15 +73,15 @@ pub fn serve() {
     }
 }
 
-fn one(name: &str, seed: &str, trace_file: Option<&Path>) -> Result<(), Box<dyn std::error::Error>> {
+fn one() -> Result<(), Box<dyn std::error::Error>> {
     plant_mutants();
-    let trace = if trace_file.is_some() { TraceMode::Keep } else { TraceMode::Hash };
-    let run = Run { scenario: scenario::find(name)?, seed: seed.parse()?, plan: None, trace };
-    let report = runner::run(&run);
+    let request: Request = serde_json::from_reader(io::stdin().lock())?;
+    let trace_file = request.trace_file.clone();
+    let report = request.run(if trace_file.is_some() { TraceMode::Keep } else { TraceMode::Hash })?;
     if let Some(path) = trace_file {
         fs::write(path, &report.trace)?;
     }
-    io::stdout().write_all(toml::to_string(&report)?.as_bytes())?;
+    io::stdout().write_all(&serde_json::to_vec(&report)?)?;
     Ok(())
 }
 
@@ -68,17 +96,27 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Starts it. The whole trace goes to `trace_file`, if there is one.
-    pub fn start(scenario: &str, seed: u64, trace_file: Option<&Path>) -> io::Result<Self> {
+    /// Starts it.
+    pub fn start(request: &Request) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let stem = std::env::temp_dir().join(format!("kilo-sim-{}-{number}", std::process::id()));
         let (output, errors) = (stem.with_extension("out"), stem.with_extension("err"));
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(ARGUMENT).arg(scenario).arg(seed.to_string()).args(trace_file);
-        command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
-        let child = command.spawn()?;
-        Ok(Self { scenario: scenario.to_owned(), seed, child, output, errors, looks: 0 })
+        command.arg(ARGUMENT).stdin(Stdio::piped());
+        command.stdout(File::create(&output)?).stderr(File::create(&errors)?);
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(&serde_json::to_vec(request)?)?;
+        }
+        Ok(Self { scenario: request.scenario.clone(), seed: request.seed, child, output, errors, looks: 0 })
+    }
+
+    /// Ends it without a report.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        fs::remove_file(&self.output).and(fs::remove_file(&self.errors))
     }
 
     /// The report, once the process has ended.
@@ -100,7 +138,7 @@ impl Seed {
         let (output, errors) = (read(&self.output)?, read(&self.errors)?);
         // Left behind at worst; the next run has other names.
         let _ = fs::remove_file(&self.output).and(fs::remove_file(&self.errors));
-        let report = std::str::from_utf8(&output).ok().and_then(|text| toml::from_str(text).ok());
+        let report = serde_json::from_slice(&output).ok();
         Ok(Some(report.unwrap_or_else(|| {
             let errors = String::from_utf8_lossy(&errors);
             let what =
@@ -135,7 +173,8 @@ pub fn trace_path(scenario: &str, seed: u64, which: u32) -> PathBuf {
 /// part.
 pub fn compare(scenario: &str, seed: u64) -> io::Result<Result<Report, String>> {
     let paths = [trace_path(scenario, seed, 0), trace_path(scenario, seed, 1)];
-    let runs = [Seed::start(scenario, seed, Some(&paths[0]))?, Seed::start(scenario, seed, Some(&paths[1]))?];
+    let request = |path: &PathBuf| Request { trace_file: Some(path.clone()), ..Request::new(scenario, seed) };
+    let runs = [Seed::start(&request(&paths[0]))?, Seed::start(&request(&paths[1]))?];
     let [first, second] = runs.map(Seed::wait);
     let (first, second) = (first?, second?);
     let traces = paths.each_ref().map(|path| fs::read(path).unwrap_or_default());

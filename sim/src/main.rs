@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use kilo_sim::child::{self, Seed};
+use kilo_sim::child::{self, Request, Seed};
 use kilo_sim::plan::Plan;
 use kilo_sim::runner::{self, Report, Run};
 use kilo_sim::scenario::{self, Scenario};
@@ -186,7 +186,7 @@ fn campaign(names: &[String], seeds: Range<u64>, jobs: usize, fail_fast: bool) -
         while running.len() < jobs && (failed.is_empty() || !fail_fast) {
             let Some((at, seed)) = work.next() else { break };
             let name = names.get(at).map_or(scenarios[at].name.as_str(), String::as_str);
-            running.push((at, Seed::start(name, seed, None)?));
+            running.push((at, Seed::start(&Request::new(name, seed))?));
         }
         if running.is_empty() {
             break;
@@ -278,7 +278,7 @@ fn replay(
         None => None,
     };
     let trace_mode = if trace { TraceMode::Keep } else { TraceMode::Hash };
-    let report = runner::run(&Run { scenario: scenario::find(name)?, seed, plan, trace: trace_mode });
+    let report = runner::run(&Run { scenario: scenario::find(name)?, seed, scheduler: None, plan, trace: trace_mode });
     if let Some(path) = save_plan {
         fs::write(path, toml::to_string(&report.plan)?)?;
     }

@@ -6,7 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kilo_sim::child::{self, Seed};
+use kilo_sim::child::{self, Request, Seed};
 use kilo_sim::scenario::{self, Scenario};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -45,6 +45,6 @@ fn fresh_start() -> u64 {
 }
 
 fn run(name: &str, seed: u64) -> Result<(), Failed> {
-    let report = Seed::start(name, seed, None).and_then(Seed::wait)?;
+    let report = Seed::start(&Request::new(name, seed)).and_then(Seed::wait)?;
     if report.is_good() { Ok(()) } else { Err(report.to_string().into()) }
 }

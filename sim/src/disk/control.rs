@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::faults::{DiskFaults, DiskSpeed, Injection};
-use super::ops::DiskState;
+use super::faults::{DiskFaults, DiskSpeed, Fault, Injection};
+use super::ops::{DiskState, Injected};
 use crate::host::Shared;
 
 /// Control over one node's disk.
@@ -31,9 +31,27 @@ impl DiskControl {
         self.with(|disk| disk.faults = faults);
     }
 
-    /// Adds a fault at a chosen operation.
-    pub fn inject(&self, injection: Injection) {
-        self.with(|disk| disk.injections.push((injection, 0)));
+    /// Adds a fault at a chosen operation; returns a number by which it can be removed.
+    pub fn inject(&self, injection: Injection) -> u64 {
+        self.with(|disk| {
+            let id = disk.next_injection;
+            disk.next_injection += 1;
+            disk.injections.push(Injected { id, injection, seen: 0 });
+            id
+        })
+    }
+
+    /// Removes an injection; says whether its operation had come.
+    pub fn remove_injection(&self, id: u64) -> bool {
+        self.with(|disk| {
+            let at = disk.injections.iter().position(|one| one.id == id);
+            at.map(|at| disk.injections.remove(at)).is_some_and(|one| one.seen > one.injection.nth)
+        })
+    }
+
+    /// Whether the operation of an injection has come.
+    pub fn has_bitten(&self, id: u64) -> bool {
+        self.with(|disk| disk.injections.iter().any(|one| one.id == id && one.seen > one.injection.nth))
     }
 
     /// Removes all injections, those that have happened and those that have not.
@@ -59,6 +77,12 @@ impl DiskControl {
     /// Faults that bit so far: "operation fault" and how often.
     pub fn bitten(&self) -> BTreeMap<String, u64> {
         self.with(|disk| disk.bitten.clone())
+    }
+
+    /// How many faults of this name bit so far, at whatever operation.
+    pub fn bitten_by(&self, fault: Fault) -> u64 {
+        let suffix = format!(" {fault:?}");
+        self.with(|disk| disk.bitten.iter().filter(|(name, _)| name.ends_with(&suffix)).map(|(_, count)| count).sum())
     }
 
     /// The system drops clean pages, which shows what a failed flush lost.

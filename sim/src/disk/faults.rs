@@ -1,5 +1,7 @@
 //! What goes wrong on a disk, as data: rates for random faults, and faults injected at a chosen operation.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Kinds of disk operations.
@@ -117,6 +119,34 @@ impl DiskFaults {
         };
         let slow = fault.is_none() && hits(self.slow);
         if slow { Some(Fault::Slow(rng.u64(0..=self.slow_ms))) } else { fault }
+    }
+}
+
+impl fmt::Display for DiskFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rates = [
+            ("read errors", self.read_error),
+            ("write errors", self.write_error),
+            ("flush errors", self.sync_error),
+            ("lying flushes", self.sync_lie),
+            ("directory flush errors", self.sync_dir_error),
+            ("open errors", self.open_error),
+            ("flipped bits", self.read_flip),
+            ("slow", self.slow),
+            ("stuck", self.stuck),
+        ];
+        let mut comma = "";
+        for (name, rate) in rates.into_iter().filter(|(_, rate)| *rate > 0.0) {
+            write!(f, "{comma}{name} {rate}")?;
+            comma = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} of `{}` meets {:?}", self.op.name(), self.nth, self.path, self.fault)
     }
 }
 

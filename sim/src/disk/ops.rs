@@ -24,12 +24,20 @@ const LOCK_FILE: &str = ".lock";
 
 type Job = Box<dyn FnOnce(&mut State, u64, &mut Fx) + Send>;
 
+/// A fault that waits for its operation.
+pub(super) struct Injected {
+    pub(super) id: u64,
+    pub(super) injection: Injection,
+    /// Matching operations seen since it was added.
+    pub(super) seen: u64,
+}
+
 /// A node's disk: survives incarnations.
 pub(crate) struct DiskState {
     pub(crate) model: DiskModel,
     pub(super) faults: DiskFaults,
-    /// Each with the number of matching operations seen since it was added.
-    pub(super) injections: Vec<(Injection, u64)>,
+    pub(super) injections: Vec<Injected>,
+    pub(super) next_injection: u64,
     pub(super) speed: DiskSpeed,
     /// Faults that bit, by kind of operation and fault.
     pub(super) bitten: BTreeMap<String, u64>,
@@ -47,6 +55,7 @@ impl DiskState {
             model: DiskModel::new(),
             faults: DiskFaults::default(),
             injections: Vec::new(),
+            next_injection: 0,
             speed: DiskSpeed::default(),
             bitten: BTreeMap::new(),
             rng: fastrand::Rng::with_seed(seed),
@@ -59,7 +68,7 @@ impl DiskState {
 
     fn draw(&mut self, kind: OpKind, path: &str) -> Option<Fault> {
         let mut fault = self.faults.draw(kind, &mut self.rng);
-        for (injection, seen) in &mut self.injections {
+        for Injected { injection, seen, .. } in &mut self.injections {
             if injection.op == kind && path.contains(&injection.path) {
                 if *seen == injection.nth {
                     fault = Some(injection.fault);

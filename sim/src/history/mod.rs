@@ -133,13 +133,47 @@ pub struct Read {
     pub answer: Answer,
 }
 
-/// Something that happened to the broker.
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A phase of the run begins.
+    Phase,
+    /// An incarnation of the broker begins to start.
+    BrokerStarts(u32),
+    /// It accepts connections.
+    BrokerServes(u32),
+    /// It has ended, in whatever way, or is about to because it could not start.
+    BrokerEnds,
+    /// A client starts.
+    ClientStarts(u32),
+    /// A client ends suddenly.
+    ClientEnds(u32),
+    /// A fault of the plan begins; faults are numbered in the order in which they begin.
+    FaultBegins(u32),
+    /// That fault is over.
+    FaultEnds(u32),
+    /// Something was found that must not be.
+    Failure,
+}
+
+/// Something that happened in the run, other than sends and reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When.
     pub at: Stamp,
+    /// What it is about.
+    pub kind: EventKind,
     /// What, in words.
     pub what: String,
+}
+
+/// What a fault did that is beyond what any broker on one disk can promise to survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// The disk had said of a flush that it was done when it was not, and then power was lost.
+    LossAfterLie,
+    /// What was read of the disk had a wrong bit.
+    FlippedBit,
 }
 
 /// A permission to move the log start (none in scenarios without retention or DeleteRecords).
@@ -164,8 +198,10 @@ pub struct History {
     pub reads: Vec<Read>,
     /// The records that reads saw.
     pub seen: Vec<Seen>,
-    /// What happened to the broker.
+    /// What happened to broker and clients.
     pub events: Vec<Event>,
+    /// Faults that exceeded the promise, with when they bit.
+    pub beyond: Vec<(Stamp, Beyond)>,
     /// Permissions to move the log start.
     pub log_start_grants: Vec<LogStartGrant>,
     /// Partitions whose last read came to the end.
@@ -236,10 +272,16 @@ impl History {
         ReadId(self.reads.len() as u32 - 1)
     }
 
-    /// Records that something happened to the broker.
-    pub fn event(&mut self, at_ns: u64, what: impl Into<String>) {
+    /// Records that something happened.
+    pub fn event(&mut self, at_ns: u64, kind: EventKind, what: impl Into<String>) {
         let at = self.stamp(at_ns);
-        self.events.push(Event { at, what: what.into() });
+        self.events.push(Event { at, kind, what: what.into() });
+    }
+
+    /// Records that a fault exceeded the promise.
+    pub fn exceed(&mut self, at_ns: u64, beyond: Beyond) {
+        let at = self.stamp(at_ns);
+        self.beyond.push((at, beyond));
     }
 
     /// The send that a value belongs to.

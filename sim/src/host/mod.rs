@@ -35,6 +35,8 @@ use crate::trace::{Trace, TraceMode};
 pub struct SimConfig {
     /// The seed of every random stream.
     pub seed: u64,
+    /// The seed of the scheduler, which picks among the tasks that are ready.
+    pub scheduler: u64,
     /// What becomes of the trace.
     pub trace: TraceMode,
     /// How links between nodes are unless told otherwise.
@@ -48,6 +50,7 @@ impl SimConfig {
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
+            scheduler: seed,
             trace: TraceMode::default(),
             link: LinkConfig::default(),
             time_limit: Duration::from_secs(24 * 3600),
@@ -77,7 +80,7 @@ impl fmt::Display for Finding {
 /// # Panics
 /// When the scenario panics, when everything waits for ever, or when the time limit has passed.
 pub fn run<F: Future>(config: SimConfig, scenario: impl FnOnce(Sim) -> F) -> F::Output {
-    let mut runtime = madsim::runtime::Runtime::with_seed_and_config(config.seed, madsim::Config::default());
+    let mut runtime = madsim::runtime::Runtime::with_seed_and_config(config.scheduler, madsim::Config::default());
     runtime.set_time_limit(config.time_limit);
     runtime.block_on(async move {
         let net = NetState::new(config.seed, config.link);

@@ -15,10 +15,10 @@ use kilo::io::{Env, FailStop};
 use kilo::server::{Broker, Config};
 
 use super::report::Failure;
-use crate::disk::{DiskFaults, Keep};
+use crate::disk::{DiskFaults, Fault, Keep};
+use crate::history::{Beyond, EventKind};
 use crate::host::{Exit, Node, Sim};
-use crate::net::LinkConfig;
-use crate::plan::{Plan, What};
+use crate::plan::{Plan, Track, What};
 use crate::workload::world::World;
 
 /// How long the keeper waits before it starts a broker again that ended by itself.
@@ -57,8 +57,10 @@ impl Shared {
 impl BrokerNode {
     /// Starts the broker, and a keeper that starts it again when it ends by itself.
     pub fn start(sim: &Sim, node: Node, world: Arc<World>, config: Config, plan: &Plan) -> Self {
-        let troubles =
-            |what: &What| matches!(what, What::SyncFailure { .. } | What::DiskFull { .. } | What::DiskTrouble { .. });
+        let troubles = |what: &What| {
+            matches!(what.track(), Track::Space | Track::Disk | Track::Descriptors)
+                || matches!(what, What::SyncFailure { .. })
+        };
         let shared = Arc::new(Shared {
             serving: AtomicU32::new(0),
             held: AtomicBool::new(false),
@@ -68,8 +70,7 @@ impl BrokerNode {
         });
         let broker = Self { sim: sim.clone(), node, world, shared };
         let (world, shared) = (broker.world.clone(), broker.shared.clone());
-        broker.world.event("broker starts as incarnation 1".to_owned());
-        broker.world.next_incarnation();
+        broker.begins();
         broker.node.start(move |env| serve(env, config.clone(), world.clone(), shared.clone()));
         madsim::task::spawn(broker.clone().keep());
         broker
@@ -79,10 +80,14 @@ impl BrokerNode {
     pub fn restart(&self) {
         self.shared.held.store(false, Ordering::Relaxed);
         if !self.node.is_running() {
-            let number = self.world.next_incarnation();
-            self.world.event(format!("broker starts as incarnation {number}"));
+            self.begins();
             self.node.restart();
         }
+    }
+
+    fn begins(&self) {
+        let number = self.world.next_incarnation();
+        self.world.event(EventKind::BrokerStarts(number), format!("broker starts as incarnation {number}"));
     }
 
     /// Ends the broker suddenly. It stays down until [`Self::restart`].
@@ -92,12 +97,15 @@ impl BrokerNode {
         kilo::sometimes!("sim.crash_in_recovery", in_recovery);
         match power_loss {
             None => {
-                self.world.event("broker is killed".to_owned());
+                self.world.event(EventKind::BrokerEnds, "broker is killed");
                 self.node.kill();
                 kilo::sometimes!("sim.kill");
             }
             Some(keep) => {
-                self.world.event(format!("broker loses power, keeping {keep:?}"));
+                self.world.event(EventKind::BrokerEnds, format!("broker loses power, keeping {keep:?}"));
+                if self.node.disk().bitten_by(Fault::Lie) > 0 {
+                    self.world.exceed(Beyond::LossAfterLie);
+                }
                 let report = self.node.power_loss(keep);
                 kilo::sometimes!("sim.power_loss");
                 kilo::sometimes!("sim.unsynced_sector_dropped", report.sectors_lost > 0);
@@ -140,7 +148,7 @@ impl BrokerNode {
 
     /// Something that should not be happened to the broker.
     pub fn fail(&self, check: &'static str, what: String) {
-        self.world.event(format!("FAILURE {check}: {what}"));
+        self.world.event(EventKind::Failure, format!("{check}: {what}"));
         self.shared.fail(check, what);
     }
 
@@ -150,16 +158,12 @@ impl BrokerNode {
     }
 
     /// Ends all faults and starts the broker if it is down.
-    pub fn heal(&self, clients: &[Node]) {
+    pub fn heal(&self) {
         let disk = self.node.disk();
         disk.set_faults(DiskFaults::default());
         disk.clear_injections();
         disk.set_capacity(None);
-        self.sim.net().heal();
-        for client in clients {
-            self.sim.net().set_link(client, &self.node, LinkConfig::default());
-            self.sim.net().set_link(&self.node, client, LinkConfig::default());
-        }
+        self.node.limit_descriptors(u32::MAX);
         self.node.resume();
         self.restart();
     }
@@ -196,7 +200,7 @@ impl BrokerNode {
 
     fn judge_exit(&self, exit: &Exit) {
         self.shared.serving.store(0, Ordering::Relaxed);
-        self.world.event(format!("broker ends: {exit:?}"));
+        self.world.event(EventKind::BrokerEnds, format!("broker ends: {exit:?}"));
         let excused = self.shared.excused.load(Ordering::Relaxed);
         match exit {
             Exit::Panicked(message) => self.fail("panic", message.clone()),
@@ -221,13 +225,13 @@ async fn serve(env: Env, config: Config, world: Arc<World>, shared: Arc<Shared>)
     let number = world.incarnation();
     match Broker::start(env, config).await {
         Ok(_broker) => {
-            world.event(format!("incarnation {number} serves"));
+            world.event(EventKind::BrokerServes(number), format!("incarnation {number} serves"));
             shared.serving.store(number, Ordering::Relaxed);
             *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
             std::future::pending::<()>().await;
         }
         Err(error) => {
-            world.event(format!("incarnation {number} does not start: {error}"));
+            world.event(EventKind::BrokerEnds, format!("incarnation {number} does not start: {error}"));
             *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
         }
     }

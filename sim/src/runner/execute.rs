@@ -1,126 +1,226 @@
-//! Carries out a fault plan, one action after the other. An action that takes long delays those that follow.
+//! Carries out a fault plan. What stands on one track follows one after the other, an action that takes long delaying
+//! the next; different tracks overlap.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::broker::BrokerNode;
+use super::clients::ClientNodes;
 use crate::disk::{DiskFaults, Injection};
 use crate::host::{Node, Sim};
 use crate::net::LinkConfig;
-use crate::plan::{Crash, Plan, What};
+use crate::plan::{Clients, Crash, Plan, Track, What, Whom};
+use crate::workload::world::World;
 
 /// How long a flush that is to fail is waited for.
 const SYNC_FAILURE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the broker may take to stop once a flush has failed.
 const FAIL_STOP_WITHIN: Duration = Duration::from_millis(500);
+/// How often something that has no event of its own is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Carries out the plan; returns when the fault phase is over.
-pub async fn execute(sim: &Sim, broker: &BrokerNode, clients: &[Node], plan: &Plan) {
-    let began = sim.now();
-    for action in &plan.actions {
-        sim.sleep_until(began + Duration::from_millis(action.at_ms)).await;
-        sim.trace(format_args!("action: {}", action.what));
-        act(sim, broker, clients, &action.what).await;
-    }
-    sim.sleep_until(began + Duration::from_millis(plan.faults_ms)).await;
+/// What faults happen to. Cheap to clone.
+#[derive(Clone)]
+pub struct Targets {
+    /// The simulated world.
+    pub sim: Sim,
+    /// What the clients share.
+    pub world: Arc<World>,
+    /// The broker.
+    pub broker: BrokerNode,
+    /// The clients.
+    pub clients: ClientNodes,
 }
 
-async fn act(sim: &Sim, broker: &BrokerNode, clients: &[Node], what: &What) {
-    match what {
-        What::Crashes(crashes) => {
-            for one in crashes {
-                crash(sim, broker, one).await;
+/// Carries out the plan; returns when the fault phase is over and every fault has ended.
+pub async fn execute(targets: &Targets, plan: &Plan) {
+    let began = targets.sim.now();
+    let tracks = Track::ALL.map(|track| {
+        let actions: Vec<_> = plan.actions.iter().filter(|action| action.what.track() == track).cloned().collect();
+        let targets = targets.clone();
+        madsim::task::spawn(async move {
+            for action in actions {
+                targets.sim.sleep_until(began + Duration::from_millis(action.at_ms)).await;
+                let number = targets.world.fault_begins(action.what.to_string());
+                targets.act(&action.what).await;
+                targets.world.fault_ends(number);
             }
+        })
+    });
+    for track in tracks {
+        // A track that panicked has panicked the run already.
+        let _ = track.await;
+    }
+    targets.sim.sleep_until(began + Duration::from_millis(plan.faults_ms)).await;
+}
+
+impl Targets {
+    /// Ends all faults and starts what is down.
+    pub fn heal(&self) {
+        self.broker.heal();
+        self.sim.net().heal();
+        self.set_links(&Clients::default(), &LinkConfig::default());
+        for node in self.clients.nodes().chain([&self.broker.node]) {
+            node.drift_wall_clock(0);
         }
-        What::SyncFailure { injection, down_ms, then } => {
-            sync_failure(sim, broker, injection, *down_ms).await;
-            if let Some(one) = then {
-                crash(sim, broker, one).await;
-            }
-        }
-        What::DiskFull { free_bytes, for_ms } => {
-            let disk = broker.node.disk();
-            disk.set_capacity(Some(disk.used() + free_bytes));
-            kilo::sometimes!("sim.disk_full");
-            sim.sleep(Duration::from_millis(*for_ms)).await;
-            disk.set_capacity(None);
-        }
-        What::Resets { rate, for_ms } => {
-            let faulty = LinkConfig { reset: *rate, ..LinkConfig::default() };
-            set_links(sim, broker, clients, &faulty);
-            kilo::sometimes!("sim.resets");
-            sim.sleep(Duration::from_millis(*for_ms)).await;
-            set_links(sim, broker, clients, &LinkConfig::default());
-        }
-        What::Partition { inward, outward, for_ms } => {
-            for client in clients {
-                if *inward {
-                    sim.net().block(client, &broker.node);
+    }
+
+    async fn act(&self, what: &What) {
+        let pause = |ms: &u64| self.sim.sleep(Duration::from_millis(*ms));
+        let disk = self.broker.node.disk();
+        match what {
+            What::Crashes(crashes) => {
+                for one in crashes {
+                    self.crash(one).await;
                 }
-                if *outward {
-                    sim.net().block(&broker.node, client);
+            }
+            What::SyncFailure { injection, down_ms, then } => {
+                self.sync_failure(injection, *down_ms).await;
+                if let Some(one) = then {
+                    self.crash(one).await;
                 }
             }
-            kilo::sometimes!("sim.partition");
-            sim.sleep(Duration::from_millis(*for_ms)).await;
-            sim.net().heal();
-        }
-        What::DiskTrouble { rates, for_ms } => {
-            broker.node.disk().set_faults(rates.clone());
-            kilo::sometimes!("sim.disk_trouble");
-            sim.sleep(Duration::from_millis(*for_ms)).await;
-            broker.node.disk().set_faults(DiskFaults::default());
-        }
-        What::Pause { for_ms } => {
-            broker.node.pause();
-            kilo::sometimes!("sim.pause");
-            sim.sleep(Duration::from_millis(*for_ms)).await;
-            broker.node.resume();
-        }
-        What::ClockJump { by_ms } => {
-            broker.node.jump_wall_clock(*by_ms);
-            kilo::sometimes!("sim.clock_jump");
+            What::Pause { for_ms } => {
+                kilo::sometimes!("sim.pause");
+                self.broker.node.pause();
+                pause(for_ms).await;
+                self.broker.node.resume();
+            }
+            What::DiskFull { free_bytes, for_ms } => {
+                kilo::sometimes!("sim.disk_full");
+                disk.set_capacity(Some(disk.used() + free_bytes));
+                pause(for_ms).await;
+                disk.set_capacity(None);
+            }
+            What::DiskTrouble { rates, for_ms } => {
+                kilo::sometimes!("sim.disk_trouble");
+                disk.set_faults(rates.clone());
+                pause(for_ms).await;
+                disk.set_faults(DiskFaults::default());
+            }
+            What::DiskFault { injection, for_ms } => self.disk_fault(injection, *for_ms).await,
+            What::FewDescriptors { max, for_ms } => {
+                kilo::sometimes!("sim.few_descriptors");
+                self.broker.node.limit_descriptors(*max);
+                pause(for_ms).await;
+                self.broker.node.limit_descriptors(u32::MAX);
+            }
+            What::ClientCrash { client, power_loss, down_ms } => {
+                self.clients.crash(&self.world, *client, *power_loss);
+                pause(down_ms).await;
+                self.clients.restart(&self.world, *client);
+            }
+            What::ClockJump { whom, by_ms } => {
+                kilo::sometimes!("sim.clock_jump");
+                self.machine(*whom).inspect(|node| node.jump_wall_clock(*by_ms));
+            }
+            What::ClockDrift { whom, ppm, for_ms } => {
+                kilo::sometimes!("sim.clock_drift");
+                self.machine(*whom).inspect(|node| node.drift_wall_clock(*ppm));
+                pause(for_ms).await;
+                self.machine(*whom).inspect(|node| node.drift_wall_clock(0));
+            }
+            What::Resets { .. } | What::Partition { .. } | What::SlowNetwork { .. } => self.act_on_links(what).await,
         }
     }
-}
 
-/// Crashes and starts again.
-async fn crash(sim: &Sim, broker: &BrokerNode, crash: &Crash) {
-    sim.sleep(Duration::from_micros(crash.after_us)).await;
-    broker.crash(crash.power_loss);
-    sim.sleep(Duration::from_millis(crash.down_ms)).await;
-    broker.restart();
-}
-
-/// Makes a flush fail and waits for the broker to stop itself, as it must.
-async fn sync_failure(sim: &Sim, broker: &BrokerNode, injection: &Injection, down_ms: u64) {
-    let failed = || -> u64 {
-        broker.node.disk().bitten().range("sync ".to_owned().."sync!".to_owned()).map(|(_, count)| count).sum()
-    };
-    let before = failed();
-    broker.hold();
-    broker.node.disk().inject(injection.clone());
-    let until = sim.now() + SYNC_FAILURE_PATIENCE;
-    while failed() == before && broker.node.is_running() && sim.now() < until {
-        sim.sleep(Duration::from_millis(1)).await;
-    }
-    broker.node.disk().clear_injections();
-    if failed() > before {
-        kilo::sometimes!("sim.sync_failed");
-        if !broker.ended(FAIL_STOP_WITHIN).await {
-            broker.fail("fail-stop", format!("a flush failed, and {FAIL_STOP_WITHIN:?} later the broker still runs"));
+    async fn act_on_links(&self, what: &What) {
+        let pause = |ms: &u64| self.sim.sleep(Duration::from_millis(*ms));
+        match what {
+            What::Resets { clients, rate, for_ms } => {
+                kilo::sometimes!("sim.resets");
+                self.set_links(clients, &LinkConfig { reset: *rate, ..LinkConfig::default() });
+                pause(for_ms).await;
+                self.set_links(clients, &LinkConfig::default());
+            }
+            What::SlowNetwork { clients, link, for_ms } => {
+                kilo::sometimes!("sim.slow_network");
+                self.set_links(clients, link);
+                pause(for_ms).await;
+                self.set_links(clients, &LinkConfig::default());
+            }
+            What::Partition { clients, inward, outward, for_ms, reset } => {
+                kilo::sometimes!("sim.partition");
+                for (client, node) in self.clients.some(clients) {
+                    kilo::sometimes!("sim.partition_of_some", !clients.0.is_empty() && client > 0);
+                    if *inward {
+                        self.sim.net().block(node, &self.broker.node);
+                    }
+                    if *outward {
+                        self.sim.net().block(&self.broker.node, node);
+                    }
+                }
+                pause(for_ms).await;
+                if *reset {
+                    for (_, node) in self.clients.some(clients) {
+                        self.sim.net().reset(node, &self.broker.node);
+                    }
+                }
+                self.sim.net().heal();
+            }
+            _ => {}
         }
     }
-    if broker.node.is_running() {
-        broker.release();
-    } else {
-        sim.sleep(Duration::from_millis(down_ms)).await;
-        broker.restart();
-    }
-}
 
-fn set_links(sim: &Sim, broker: &BrokerNode, clients: &[Node], config: &LinkConfig) {
-    for client in clients {
-        sim.net().set_link(client, &broker.node, config.clone());
-        sim.net().set_link(&broker.node, client, config.clone());
+    /// A machine, if the run has it.
+    fn machine(&self, whom: Whom) -> Option<&Node> {
+        match whom {
+            Whom::Broker => Some(&self.broker.node),
+            Whom::Client(number) => self.clients.get(number),
+        }
+    }
+
+    /// Crashes and starts again.
+    async fn crash(&self, crash: &Crash) {
+        self.sim.sleep(Duration::from_micros(crash.after_us)).await;
+        self.broker.crash(crash.power_loss);
+        self.sim.sleep(Duration::from_millis(crash.down_ms)).await;
+        if crash.clock_by_ms != 0 {
+            kilo::sometimes!("sim.restart_with_older_clock", crash.clock_by_ms < 0);
+            self.broker.node.jump_wall_clock(crash.clock_by_ms);
+        }
+        self.broker.restart();
+    }
+
+    async fn disk_fault(&self, injection: &Injection, for_ms: u64) {
+        let disk = self.broker.node.disk();
+        let id = disk.inject(injection.clone());
+        let until = self.sim.now() + Duration::from_millis(for_ms);
+        while !disk.has_bitten(id) && self.sim.now() < until {
+            self.sim.sleep(LOOK_EVERY).await;
+        }
+        let bitten = disk.remove_injection(id);
+        kilo::sometimes!("sim.disk_fault", bitten);
+    }
+
+    /// Makes a flush fail and waits for the broker to stop itself, as it must.
+    async fn sync_failure(&self, injection: &Injection, down_ms: u64) {
+        let (sim, broker) = (&self.sim, &self.broker);
+        broker.hold();
+        let id = broker.node.disk().inject(injection.clone());
+        let until = sim.now() + SYNC_FAILURE_PATIENCE;
+        while !broker.node.disk().has_bitten(id) && broker.node.is_running() && sim.now() < until {
+            sim.sleep(LOOK_EVERY).await;
+        }
+        if broker.node.disk().remove_injection(id) {
+            kilo::sometimes!("sim.sync_failed");
+            if !broker.ended(FAIL_STOP_WITHIN).await {
+                let what = format!("a flush failed, and {FAIL_STOP_WITHIN:?} later the broker still runs");
+                broker.fail("fail-stop", what);
+            }
+        }
+        if broker.node.is_running() {
+            broker.release();
+        } else {
+            sim.sleep(Duration::from_millis(down_ms)).await;
+            broker.restart();
+        }
+    }
+
+    fn set_links(&self, clients: &Clients, config: &LinkConfig) {
+        for (_, client) in self.clients.some(clients) {
+            self.sim.net().set_link(client, &self.broker.node, config.clone());
+            self.sim.net().set_link(&self.broker.node, client, config.clone());
+        }
     }
 }

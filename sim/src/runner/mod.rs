@@ -1,6 +1,7 @@
 //! Runs one seed of a scenario: faults, heal, liveness; then the checkers judge. What comes out is a [`Report`].
 
 mod broker;
+mod clients;
 mod execute;
 mod report;
 
@@ -13,9 +14,12 @@ use kilo::server::Config;
 use kilo::server::config::{Origin, Setting};
 
 use self::broker::BrokerNode;
+use self::clients::ClientNodes;
+use self::execute::Targets;
 pub use self::report::{Failure, Report};
-use crate::history::{History, Outcome};
-use crate::host::{Node, Sim, SimConfig};
+use crate::disk::Fault;
+use crate::history::{Beyond, EventKind, History, Outcome};
+use crate::host::{Sim, SimConfig};
 use crate::oracle;
 use crate::plan::Plan;
 use crate::scenario::Scenario;
@@ -30,6 +34,8 @@ pub struct Run {
     pub scenario: Scenario,
     /// The seed.
     pub seed: u64,
+    /// The seed of the scheduler, which picks among the tasks that are ready; the same as `seed` if `None`.
+    pub scheduler: Option<u64>,
     /// The fault plan; drawn from the seed if `None`.
     pub plan: Option<Plan>,
     /// What becomes of the trace.
@@ -42,11 +48,13 @@ const BROKER_PORT: u16 = 9092;
 
 /// Runs one seed. One run a process: a second one would not be deterministic.
 pub fn run(run: &Run) -> Report {
-    let config = SimConfig { trace: run.trace, time_limit: TIME_LIMIT, ..SimConfig::new(run.seed) };
+    let scheduler = run.scheduler.unwrap_or(run.seed);
+    let config = SimConfig { trace: run.trace, scheduler, time_limit: TIME_LIMIT, ..SimConfig::new(run.seed) };
     crate::host::run(config, |sim| async move {
         let mut rng = sim.rng("workload");
         let clients = workload::draw(&run.scenario, &mut rng);
-        let plan = run.plan.clone().unwrap_or_else(|| Plan::draw(&run.scenario, &mut sim.rng("plan")));
+        let drawn = || Plan::draw(&run.scenario, clients.len() as u32, &mut sim.rng("plan"));
+        let plan = run.plan.clone().unwrap_or_else(drawn);
         let mut failures = Vec::new();
         let world = match broker_config(&run.scenario) {
             Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures).await,
@@ -98,11 +106,12 @@ async fn phases(
         return world;
     }
 
-    let nodes = start_clients(sim, &world, clients);
-    world.event("phase faults".to_owned());
-    execute::execute(sim, &broker, &nodes, plan).await;
-    world.event("phase heal".to_owned());
-    broker.heal(&nodes);
+    let nodes = ClientNodes::start(sim, &world, clients, &plan.without_clients);
+    let targets = Targets { sim: sim.clone(), world: world.clone(), broker: broker.clone(), clients: nodes };
+    world.event(EventKind::Phase, "faults");
+    execute::execute(&targets, plan).await;
+    world.event(EventKind::Phase, "heal");
+    targets.heal();
     if !within(sim, bound, broker.serving()).await {
         failures.push(Failure::new("liveness", format!("the broker does not serve {bound:?} after healing")));
         broker.collect(failures);
@@ -110,41 +119,29 @@ async fn phases(
     }
     sim.sleep(Duration::from_millis(scenario.phases.calm_ms.into())).await;
     broker.excuse_no_more();
-    liveness(sim, &world, clients, &nodes, bound, failures).await;
+    liveness(&targets, clients, bound, failures).await;
+    if broker.node.disk().bitten_by(Fault::FlipBit) > 0 {
+        world.exceed(Beyond::FlippedBit);
+    }
     broker.collect(failures);
     world
 }
 
-fn start_clients(sim: &Sim, world: &Arc<World>, clients: &Clients) -> Vec<Node> {
-    let start = |index: usize| {
-        let node = sim.create_node(&format!("client-{index}"));
-        let (world, clients) = (world.clone(), clients.clone());
-        node.start(move |env| clients.clone().run(index, world.clone(), env));
-        node
-    };
-    (0..clients.len()).map(start).collect()
-}
-
 /// After healing: new traffic flows to every partition, idempotent producers finish what they began, and everything
 /// can be read, each within the bound.
-async fn liveness(
-    sim: &Sim,
-    world: &Arc<World>,
-    clients: &Clients,
-    nodes: &[Node],
-    bound: Duration,
-    failures: &mut Vec<Failure>,
-) {
+async fn liveness(targets: &Targets, clients: &Clients, bound: Duration, failures: &mut Vec<Failure>) {
+    let Targets { sim, world, clients: nodes, .. } = targets;
     let prober = sim.create_node("prober");
     let shared = world.clone();
     prober.start(move |env| workload::probe(shared.clone(), env));
     if !within(sim, bound, prober.exited()).await {
         failures.push(Failure::new("liveness", format!("no new traffic to some partition within {bound:?}")));
     }
-    world.event("phase drain".to_owned());
+    world.event(EventKind::Phase, "drain");
     world.enter(Phase::Drain);
     for index in clients.producers() {
-        if !within(sim, bound, nodes[index].exited()).await {
+        let Some(node) = nodes.get(index as u32) else { continue };
+        if !within(sim, bound, node.exited()).await {
             let what = format!("producer {index} does not learn what became of its sends within {bound:?}");
             failures.push(Failure::new("liveness", what));
         }

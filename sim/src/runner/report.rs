@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Run;
-use crate::history::History;
+use crate::history::{EventKind, History};
 use crate::host::Sim;
 use crate::plan::Plan;
 
@@ -65,7 +65,7 @@ pub struct Report {
 impl Report {
     /// The report of a run that went through.
     pub(super) fn new(run: &Run, plan: Plan, failures: Vec<Failure>, sim: &Sim, history: &History) -> Self {
-        let starts = history.events.iter().filter(|event| event.what.starts_with("broker starts")).count();
+        let starts = history.events.iter().filter(|event| matches!(event.kind, EventKind::BrokerStarts(_))).count();
         let probes = kilo::io::probe::snapshot();
         Self {
             trace_hash: format!("{:016x}", sim.trace_hash()),
@@ -106,7 +106,7 @@ impl Report {
     /// The report of a run whose process came to no result.
     pub fn lost(scenario: &str, seed: u64, failure: Failure) -> Self {
         let scenario = crate::scenario::Scenario { name: scenario.to_owned(), ..Default::default() };
-        let run = Run { scenario, seed, plan: None, trace: crate::trace::TraceMode::Hash };
+        let run = Run { scenario, seed, scheduler: None, plan: None, trace: crate::trace::TraceMode::Hash };
         Self::broken(&run, Plan::default(), vec![failure])
     }
 

@@ -4,6 +4,7 @@
 //! Every key has a default, so that a file says what is special about it. A wrong key is an error that names it and the
 //! nearest right one. Ranges are `[low, high]`, both included; the seed draws from them.
 
+mod faults;
 mod library;
 mod range;
 mod rule;
@@ -15,8 +16,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::disk::{DiskFaults, DiskSpeed, Keep};
+use crate::disk::DiskSpeed;
 
+pub use faults::*;
 pub use library::{find, folder, names};
 pub use range::Range;
 
@@ -157,187 +159,6 @@ pub struct Tests {
 impl Default for Tests {
     fn default() -> Self {
         Self { seeds: vec![1, 2], fresh: 1 }
-    }
-}
-
-/// A rule by which faults happen. In a file: `chance`, `every_ms`, and one key that names the kind of fault.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "rule::Written")]
-pub struct Rule {
-    /// Chance that the seed switches the rule on.
-    pub chance: f64,
-    /// Milliseconds between two faults of the rule.
-    pub every_ms: Range<u32>,
-    /// What happens.
-    pub kind: Kind,
-}
-
-/// Kinds of faults, with what the seed draws from.
-#[derive(Clone, Debug)]
-pub enum Kind {
-    /// The broker ends suddenly, perhaps again while it recovers.
-    Crash(Crash),
-    /// A flush fails; the broker must stop by itself.
-    SyncFailure(SyncFailure),
-    /// The disk has no space for a while.
-    DiskFull(DiskFull),
-    /// Connections are reset.
-    Resets(Resets),
-    /// Clients and broker cannot reach each other for a while.
-    Partition(Partition),
-    /// The disk is faulty or slow for a while.
-    DiskTrouble(DiskTrouble),
-    /// The broker's process stands still for a while.
-    Pause(Pause),
-    /// The broker's wall clock jumps.
-    ClockJump(ClockJump),
-}
-
-/// See [`Kind::Crash`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Crash {
-    /// Chance that power is lost; otherwise it is a `kill -9`.
-    pub power: f64,
-    /// What power loss keeps of what was not synced.
-    pub keep: Vec<Keep>,
-    /// Milliseconds until the start.
-    pub down_ms: Range<u32>,
-    /// How many further crashes follow, each soon after the start.
-    pub again: Range<u32>,
-    /// Chance that a further crash is a power loss.
-    pub again_power: f64,
-    /// Microseconds from the start to the further crash.
-    pub again_us: Range<u32>,
-}
-
-impl Default for Crash {
-    fn default() -> Self {
-        Self {
-            power: 1.0,
-            keep: vec![Keep::Some, Keep::Some, Keep::None, Keep::All],
-            down_ms: Range(1, 300),
-            again: Range(0, 0),
-            again_power: 1.0,
-            again_us: Range(0, 30_000),
-        }
-    }
-}
-
-/// See [`Kind::SyncFailure`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SyncFailure {
-    /// Parts of paths, one of which is drawn.
-    pub paths: Vec<String>,
-    /// Which of the matching flushes fails.
-    pub nth: Range<u32>,
-    /// Milliseconds until the start after the fail-stop.
-    pub down_ms: Range<u32>,
-    /// Chance that power is lost after the restart.
-    pub then_power_loss: f64,
-    /// Milliseconds from the restart to the power loss.
-    pub power_loss_ms: Range<u32>,
-    /// What power loss keeps of what was not synced.
-    pub keep: Vec<Keep>,
-}
-
-impl Default for SyncFailure {
-    fn default() -> Self {
-        Self {
-            paths: vec![String::new()],
-            nth: Range(0, 30),
-            down_ms: Range(1, 200),
-            then_power_loss: 0.8,
-            power_loss_ms: Range(0, 300),
-            keep: vec![Keep::Some, Keep::None],
-        }
-    }
-}
-
-/// See [`Kind::DiskFull`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DiskFull {
-    /// Bytes that are still free when it begins.
-    pub free_bytes: Range<u32>,
-    /// Milliseconds until there is space again.
-    pub for_ms: Range<u32>,
-}
-
-impl Default for DiskFull {
-    fn default() -> Self {
-        Self { free_bytes: Range(0, 300_000), for_ms: Range(200, 3_000) }
-    }
-}
-
-/// See [`Kind::Resets`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Resets {
-    /// Chance per segment, in millionths.
-    pub per_million: Range<u32>,
-    /// Milliseconds that it lasts.
-    pub for_ms: Range<u32>,
-}
-
-impl Default for Resets {
-    fn default() -> Self {
-        Self { per_million: Range(1_000, 80_000), for_ms: Range(100, 3_000) }
-    }
-}
-
-/// See [`Kind::Partition`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Partition {
-    /// Milliseconds that it lasts.
-    pub for_ms: Range<u32>,
-    /// Chance that only one direction is cut.
-    pub one_way: f64,
-}
-
-impl Default for Partition {
-    fn default() -> Self {
-        Self { for_ms: Range(50, 6_000), one_way: 0.4 }
-    }
-}
-
-/// See [`Kind::DiskTrouble`].
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DiskTrouble {
-    /// Rates.
-    pub rates: DiskFaults,
-    /// Milliseconds that it lasts.
-    pub for_ms: Range<u32>,
-}
-
-/// See [`Kind::Pause`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Pause {
-    /// Milliseconds that it lasts.
-    pub for_ms: Range<u32>,
-}
-
-impl Default for Pause {
-    fn default() -> Self {
-        Self { for_ms: Range(10, 5_000) }
-    }
-}
-
-/// See [`Kind::ClockJump`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClockJump {
-    /// Milliseconds; negative is back.
-    pub by_ms: Range<i32>,
-}
-
-impl Default for ClockJump {
-    fn default() -> Self {
-        Self { by_ms: Range(-3_600_000, 3_600_000) }
     }
 }
 

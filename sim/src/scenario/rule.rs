@@ -3,7 +3,10 @@
 
 use serde::Deserialize;
 
-use super::{ClockJump, Crash, DiskFull, DiskTrouble, Kind, Partition, Pause, Range, Resets, Rule, SyncFailure};
+use super::{
+    ClientCrash, ClockDrift, ClockJump, Crash, DiskFault, DiskFull, DiskTrouble, FewDescriptors, Kind, Partition,
+    Pause, Range, Resets, Rule, SlowNetwork, SyncFailure,
+};
 
 /// A rule as it stands in a file.
 #[derive(Deserialize)]
@@ -18,8 +21,13 @@ pub(super) struct Written {
     resets: Option<Resets>,
     partition: Option<Partition>,
     disk_trouble: Option<DiskTrouble>,
+    disk_fault: Option<DiskFault>,
+    few_descriptors: Option<FewDescriptors>,
+    slow_network: Option<SlowNetwork>,
     pause: Option<Pause>,
     clock_jump: Option<ClockJump>,
+    clock_drift: Option<ClockDrift>,
+    client_crash: Option<ClientCrash>,
 }
 
 fn always() -> f64 {
@@ -37,8 +45,13 @@ impl TryFrom<Written> for Rule {
             written.resets.map(Kind::Resets),
             written.partition.map(Kind::Partition),
             written.disk_trouble.map(Kind::DiskTrouble),
+            written.disk_fault.map(Kind::DiskFault),
+            written.few_descriptors.map(Kind::FewDescriptors),
+            written.slow_network.map(Kind::SlowNetwork),
             written.pause.map(Kind::Pause),
             written.clock_jump.map(Kind::ClockJump),
+            written.clock_drift.map(Kind::ClockDrift),
+            written.client_crash.map(Kind::ClientCrash),
         ];
         let mut kinds = kinds.into_iter().flatten();
         match (kinds.next(), kinds.next()) {

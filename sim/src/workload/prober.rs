@@ -19,9 +19,8 @@ const PRODUCER: u32 = u32::MAX;
 /// Sends a record to each partition until it is acknowledged; returns when all are.
 pub async fn probe(world: Arc<World>, env: Env) {
     let mut open: Vec<Partition> = (0..world.partitions.len() as u32).map(Partition).collect();
-    let mut session = 0;
     while !open.is_empty() {
-        session += 1;
+        let session = world.next_session();
         if let Some(link) = Link::open(&world, &env).await {
             let mut still = Vec::new();
             for partition in open {

@@ -66,12 +66,13 @@ const BACKOFF_MS: Range<u32> = Range(5, 150);
 pub async fn run(world: Arc<World>, env: Env, plan: ProducerPlan) {
     let rng = env.rng("producer");
     let sequences = vec![0; plan.partitions.len()];
+    let session = world.next_session();
     let mut producer =
-        Producer { world, env, plan, rng, window: Window::default(), identity: None, sequences, session: 0 };
+        Producer { world, env, plan, rng, window: Window::default(), identity: None, sequences, session };
     while !producer.is_done() {
         if let Some(link) = Link::open(&producer.world, &producer.env).await {
             if !producer.plan.idempotent {
-                producer.session += 1;
+                producer.session = producer.world.next_session();
             }
             producer.serve(&Arc::new(link)).await;
         }

@@ -60,7 +60,8 @@ struct Reader {
 pub async fn run(world: Arc<World>, env: Env, plan: ReaderPlan) {
     let rng = env.rng("reader");
     let next = vec![0; plan.partitions.len()];
-    let mut reader = Reader { world, env, plan, rng, assignment: 1, next, last: false };
+    let assignment = world.next_session();
+    let mut reader = Reader { world, env, plan, rng, assignment, next, last: false };
     while *reader.world.phase().borrow() == Phase::Run {
         if let Some(link) = Link::open(&reader.world, &reader.env).await {
             reader.serve(&link).await;
@@ -79,7 +80,7 @@ impl Reader {
                 return;
             }
             if self.rng.f64() < self.plan.jump {
-                self.assignment += 1;
+                self.assignment = self.world.next_session();
                 for next in &mut self.next {
                     *next = self.rng.i64(0..=*next);
                 }
@@ -156,7 +157,7 @@ impl Reader {
             ErrorCode::OffsetOutOfRange => {
                 self.record(link, began, from, &fetched, Answer::OutOfRange, &[]);
                 self.ask_end(link, fetched.partition).await?;
-                self.assignment += 1;
+                self.assignment = self.world.next_session();
                 self.next[at] = 0;
             }
             error => self.refused(fetched.partition, error).await,
@@ -244,7 +245,8 @@ pub async fn last_read(world: Arc<World>, env: Env) {
     };
     let rng = env.rng("last read");
     let next = vec![0; plan.partitions.len()];
-    let mut reader = Reader { world, env, plan, rng, assignment: 1, next, last: true };
+    let assignment = world.next_session();
+    let mut reader = Reader { world, env, plan, rng, assignment, next, last: true };
     loop {
         if let Some(link) = Link::open(&reader.world, &reader.env).await {
             // Whatever was begun before is known to the broker's log when the first answer is here.

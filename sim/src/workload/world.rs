@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::history::{History, Partition};
+use crate::history::{Beyond, EventKind, History, Partition};
 use crate::host::Sim;
 
 /// What clients are asked to do.
@@ -33,6 +33,8 @@ pub struct World {
     pub request_timeout: Duration,
     history: Mutex<History>,
     incarnation: AtomicU32,
+    sessions: AtomicU32,
+    faults: AtomicU32,
     phase: watch::Sender<Phase>,
     complaints: Mutex<Vec<String>>,
 }
@@ -50,6 +52,8 @@ impl World {
             request_timeout,
             history: Mutex::new(History::new(names)),
             incarnation: AtomicU32::new(0),
+            sessions: AtomicU32::new(0),
+            faults: AtomicU32::new(0),
             phase: watch::Sender::new(Phase::Run),
             complaints: Mutex::new(Vec::new()),
         }
@@ -97,11 +101,36 @@ impl World {
         self.phase.send_replace(phase);
     }
 
-    /// Something happened to the broker: into history and trace.
-    pub fn event(&self, what: String) {
+    /// A number for a session or an assignment that no other has.
+    pub fn next_session(&self) -> u32 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Something happened: into history and trace.
+    pub fn event(&self, kind: EventKind, what: impl Into<String>) {
+        let what = what.into();
         self.sim.trace(format_args!("{what}"));
         let now_ns = self.now_ns();
-        self.history().event(now_ns, what);
+        self.history().event(now_ns, kind, what);
+    }
+
+    /// A fault begins; returns its number.
+    pub fn fault_begins(&self, what: impl Into<String>) -> u32 {
+        let number = self.faults.fetch_add(1, Ordering::Relaxed);
+        self.event(EventKind::FaultBegins(number), what);
+        number
+    }
+
+    /// A fault is over.
+    pub fn fault_ends(&self, number: u32) {
+        self.event(EventKind::FaultEnds(number), format!("fault {number} is over"));
+    }
+
+    /// A fault exceeded what any broker can promise to survive.
+    pub fn exceed(&self, beyond: Beyond) {
+        self.sim.trace(format_args!("beyond promise: {beyond:?}"));
+        let now_ns = self.now_ns();
+        self.history().exceed(now_ns, beyond);
     }
 
     /// A client was told something that no client must ever be told.
