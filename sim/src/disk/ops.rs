@@ -433,7 +433,14 @@ impl SimHost {
     ) -> BoxFuture<'static, io::Result<T>> {
         let node = self.incarnation.node;
         let owned = path.to_owned();
-        self.access().simple(kind, label(path), None, move |state| operation(&mut state.nodes[node].disk, &owned))
+        self.access().simple(kind, label(path), None, move |state| {
+            // Listing and flushing a directory open it for as long as they take.
+            let opens = matches!(kind, OpKind::List | OpKind::SyncDir);
+            if opens && !state.nodes[node].has_descriptor() {
+                return Err(os_error(errno::EMFILE));
+            }
+            operation(&mut state.nodes[node].disk, &owned)
+        })
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Send {
     pub first_value: Value,
     /// Number of records.
     pub records: u32,
+    /// Timestamp of every record.
+    pub timestamp: i64,
     /// When the first attempt began.
     pub began: Stamp,
     /// When the outcome was known.
@@ -133,6 +135,38 @@ pub struct Read {
     pub answer: Answer,
 }
 
+/// An answered question for an offset by time.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeQuery {
+    /// The partition.
+    pub partition: Partition,
+    /// The time asked for, in milliseconds; `None` for the latest of all.
+    pub timestamp: Option<i64>,
+    /// The offset told; −1 for none.
+    pub offset: i64,
+    /// The timestamp told; −1 for none.
+    pub found: i64,
+    /// When the question was sent.
+    pub began: Stamp,
+    /// When the answer was there.
+    pub ended: Stamp,
+}
+
+/// A batch that is about to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Which producer of the workload.
+    pub producer: u32,
+    /// See [`Send::session`].
+    pub session: u32,
+    /// The partition.
+    pub partition: Partition,
+    /// Timestamp of every record.
+    pub timestamp: i64,
+    /// Digest of each record; the first record carries [`History::next_value`].
+    pub digests: &'a [u64],
+}
+
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
@@ -142,6 +176,8 @@ pub enum EventKind {
     BrokerStarts(u32),
     /// It accepts connections.
     BrokerServes(u32),
+    /// It is asked to stop.
+    BrokerStops,
     /// It has ended, in whatever way, or is about to because it could not start.
     BrokerEnds,
     /// A client starts.
@@ -198,6 +234,8 @@ pub struct History {
     pub reads: Vec<Read>,
     /// The records that reads saw.
     pub seen: Vec<Seen>,
+    /// Answered questions for offsets by time, in the order of their answers.
+    pub time_queries: Vec<TimeQuery>,
     /// What happened to broker and clients.
     pub events: Vec<Event>,
     /// Faults that exceeded the promise, with when they bit.
@@ -228,24 +266,18 @@ impl History {
         self.digests.len() as Value
     }
 
-    /// Records that a send begins. `digests` has one entry a record; the first record carries [`Self::next_value`].
-    pub fn begin_send(
-        &mut self,
-        producer: u32,
-        session: u32,
-        partition: Partition,
-        digests: &[u64],
-        at_ns: u64,
-    ) -> SendId {
+    /// Records that a send begins.
+    pub fn begin_send(&mut self, batch: Batch<'_>, at_ns: u64) -> SendId {
         let first_value = self.next_value();
         let began = self.stamp(at_ns);
-        self.digests.extend_from_slice(digests);
+        self.digests.extend_from_slice(batch.digests);
         self.sends.push(Send {
-            producer,
-            session,
-            partition,
+            producer: batch.producer,
+            session: batch.session,
+            partition: batch.partition,
             first_value,
-            records: digests.len() as u32,
+            records: batch.digests.len() as u32,
+            timestamp: batch.timestamp,
             began,
             ended: None,
             outcome: Outcome::Maybe,
@@ -306,9 +338,9 @@ impl History {
         }
     }
 
-    /// How many operations there are to judge: sends and reads with the records in them.
+    /// How many operations there are to judge.
     pub fn operations(&self) -> usize {
-        self.sends.len() + self.reads.len()
+        self.sends.len() + self.reads.len() + self.time_queries.len()
     }
 
     /// How many sends were acknowledged.

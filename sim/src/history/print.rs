@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display};
 
-use super::{Answer, History, Outcome, Partition, Read, ReadId, SendId, Stamp};
+use super::{Answer, History, Outcome, Partition, Read, ReadId, SendId, Stamp, TimeQuery};
 
 /// Simulated time in seconds with microseconds.
 pub struct Seconds(pub u64);
@@ -69,6 +69,19 @@ impl History {
         )
     }
 
+    /// A question for an offset by time in one line.
+    pub fn describe_time_query(&self, query: &TimeQuery) -> String {
+        let asked = query.timestamp.map_or_else(|| "the latest".to_owned(), |at| format!("time {at}"));
+        format!(
+            "question for {asked} of {}, began {}, answered {} with offset {} time {}",
+            self.name(query.partition),
+            query.began,
+            query.ended,
+            query.offset,
+            query.found
+        )
+    }
+
     fn describe_answer(&self, read: &Read) -> String {
         match read.answer {
             Answer::OutOfRange => "out of range".to_owned(),
@@ -98,6 +111,9 @@ impl Display for History {
             for seen in self.records(read) {
                 writeln!(f, "  {} {} {:016x}", seen.offset, seen.value, seen.digest)?;
             }
+        }
+        for query in &self.time_queries {
+            writeln!(f, "{}", self.describe_time_query(query))?;
         }
         Ok(())
     }

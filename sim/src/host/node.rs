@@ -90,9 +90,14 @@ impl NodeState {
         WALL_START_MS + i64::try_from(wall.div_euclid(1_000_000)).unwrap_or(i64::MAX / 2)
     }
 
+    /// Whether another descriptor may be opened.
+    pub(crate) fn has_descriptor(&self) -> bool {
+        self.descriptors < self.descriptors_max
+    }
+
     /// Takes a descriptor if there is one.
     pub(crate) fn take_descriptor(&mut self) -> bool {
-        let free = self.descriptors < self.descriptors_max;
+        let free = self.has_descriptor();
         self.descriptors += u32::from(free);
         free
     }

@@ -9,6 +9,8 @@ pub enum Source {
     Ack(SendId),
     /// An answered read.
     Read(ReadId),
+    /// An answered question for an offset by time, by its index.
+    TimeQuery(u32),
 }
 
 /// A record at an offset, as one operation proves it.

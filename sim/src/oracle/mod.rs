@@ -18,6 +18,7 @@
 //! | `high watermark monotone` | the high watermark never moves back |
 //! | `poll-skip`, `nonmonotonic poll` | within an assignment a reader neither jumps nor goes back |
 //! | `log start` | the log start moves only with a permission, never back, never past the high watermark |
+//! | `offset by time` | asked for a time, the broker tells the first record that is as late, or the latest of all |
 
 mod corrupt;
 mod duplicate;
@@ -26,7 +27,9 @@ mod failed_send;
 mod high_watermark;
 mod log_start;
 mod lost_write;
+mod offset_by_time;
 mod poll;
+mod promise;
 mod real_time;
 mod send_order;
 mod served_changed;
@@ -69,6 +72,7 @@ impl Violation {
             text.push_str(&match source {
                 Source::Ack(send) => history.describe_send(*send),
                 Source::Read(read) => history.describe_read(*read),
+                Source::TimeQuery(index) => history.describe_time_query(&history.time_queries[*index as usize]),
             });
         }
         text
@@ -93,14 +97,25 @@ pub const CHECKS: &[Check] = &[
     high_watermark::check,
     poll::check,
     log_start::check,
+    offset_by_time::check,
 ];
 
+/// What the checks found.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// What nothing explains.
+    pub violations: Vec<Violation>,
+    /// What a fault explains that no broker can promise to survive.
+    pub beyond: Vec<Violation>,
+}
+
 /// Judges a history by every property.
-pub fn judge(history: &History) -> Vec<Violation> {
+pub fn judge(history: &History) -> Verdict {
     let evidence = Evidence::gather(history);
     let mut violations = Vec::new();
     for check in CHECKS {
         check(history, &evidence, &mut violations);
     }
-    violations
+    let (beyond, violations) = violations.into_iter().partition(|found| promise::explains(history, found));
+    Verdict { violations, beyond }
 }

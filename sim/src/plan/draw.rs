@@ -31,6 +31,11 @@ fn draw(kind: &Kind, clients: u32, rng: &mut fastrand::Rng) -> What {
     match kind {
         Kind::Crash(rule) => What::Crashes(crashes(rule, rng)),
         Kind::SyncFailure(rule) => sync_failure(rule, rng),
+        Kind::Stop(rule) => {
+            let down_ms = rule.down_ms.draw(rng).into();
+            let cut_us = (rng.f64() < rule.cut).then(|| rule.cut_us.draw(rng).into());
+            What::Stop { down_ms, cut_us }
+        }
         Kind::Pause(rule) => What::Pause { for_ms: rule.for_ms.draw(rng).into() },
         Kind::DiskFull(rule) => {
             What::DiskFull { free_bytes: rule.free_bytes.draw(rng).into(), for_ms: rule.for_ms.draw(rng).into() }

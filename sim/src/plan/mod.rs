@@ -79,6 +79,14 @@ pub enum What {
         #[serde(default)]
         then: Option<Crash>,
     },
+    /// The broker is asked to stop (SIGTERM), stops by itself, and starts again.
+    Stop {
+        /// Milliseconds until the next start.
+        down_ms: u64,
+        /// Power is lost so many microseconds after the asking, if it has not stopped by then.
+        #[serde(default)]
+        cut_us: Option<u64>,
+    },
     /// The broker's process stands still.
     Pause {
         /// Milliseconds that it lasts.
@@ -227,7 +235,7 @@ impl What {
     /// The track that this stands on.
     pub fn track(&self) -> Track {
         match self {
-            Self::Crashes(_) | Self::SyncFailure { .. } | Self::Pause { .. } => Track::Process,
+            Self::Crashes(_) | Self::SyncFailure { .. } | Self::Stop { .. } | Self::Pause { .. } => Track::Process,
             Self::DiskFull { .. } => Track::Space,
             Self::DiskTrouble { .. } | Self::DiskFault { .. } => Track::Disk,
             Self::FewDescriptors { .. } => Track::Descriptors,

@@ -46,6 +46,10 @@ impl Display for What {
                 write!(f, "flush {} of `{}` fails, down {down_ms} ms", injection.nth, injection.path)?;
                 then.as_ref().map_or(Ok(()), |crash| write!(f, ", {crash}"))
             }
+            Self::Stop { down_ms, cut_us } => {
+                write!(f, "stop, down {down_ms} ms")?;
+                cut_us.map_or(Ok(()), |us| write!(f, ", power loss {us} us after the asking"))
+            }
             Self::Pause { for_ms } => write!(f, "pause for {for_ms} ms"),
             Self::DiskFull { free_bytes, for_ms } => write!(f, "{free_bytes} bytes left on the disk for {for_ms} ms"),
             Self::DiskTrouble { rates, for_ms } => write!(f, "disk trouble for {for_ms} ms: {rates}"),

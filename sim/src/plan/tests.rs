@@ -18,6 +18,9 @@ every_ms = 2000
 pause = {}
 [[faults]]
 every_ms = 2000
+stop = { cut = 0.5 }
+[[faults]]
+every_ms = 2000
 disk_full = {}
 [[faults]]
 every_ms = 2000

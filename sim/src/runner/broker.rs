@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use kilo::io::{Env, FailStop};
 use kilo::server::{Broker, Config};
+use tokio::sync::watch;
 
 use super::report::Failure;
 use crate::disk::{DiskFaults, Fault, Keep};
@@ -39,6 +40,8 @@ pub struct BrokerNode {
 struct Shared {
     /// The incarnation that serves, 0 for none.
     serving: AtomicU32,
+    /// Whether the broker is asked to stop.
+    stop: watch::Sender<bool>,
     /// The plan takes care of starting: the keeper must not.
     held: AtomicBool,
     /// The disk may make the broker stop, or not start.
@@ -63,6 +66,7 @@ impl BrokerNode {
         };
         let shared = Arc::new(Shared {
             serving: AtomicU32::new(0),
+            stop: watch::Sender::new(false),
             held: AtomicBool::new(false),
             excused: AtomicBool::new(plan.actions.iter().any(|action| troubles(&action.what))),
             failures: Mutex::default(),
@@ -80,6 +84,7 @@ impl BrokerNode {
     pub fn restart(&self) {
         self.shared.held.store(false, Ordering::Relaxed);
         if !self.node.is_running() {
+            self.shared.stop.send_replace(false);
             self.begins();
             self.node.restart();
         }
@@ -113,6 +118,18 @@ impl BrokerNode {
             }
         }
         self.shared.serving.store(0, Ordering::Relaxed);
+    }
+
+    /// Asks the broker to stop, as SIGTERM does; says whether it serves, so that it can be asked. It stays down until
+    /// [`Self::restart`].
+    pub fn ask_to_stop(&self) -> bool {
+        if !self.is_serving() {
+            return false;
+        }
+        self.hold();
+        self.world.event(EventKind::BrokerStops, "broker is asked to stop");
+        self.shared.stop.send_replace(true);
+        true
     }
 
     /// The keeper leaves a broker that ends by itself alone until [`Self::restart`].
@@ -202,7 +219,9 @@ impl BrokerNode {
         self.shared.serving.store(0, Ordering::Relaxed);
         self.world.event(EventKind::BrokerEnds, format!("broker ends: {exit:?}"));
         let excused = self.shared.excused.load(Ordering::Relaxed);
+        let asked = *self.shared.stop.borrow();
         match exit {
+            Exit::Returned if asked => {}
             Exit::Panicked(message) => self.fail("panic", message.clone()),
             Exit::FailStop(FailStop::Bug, message) => self.fail("panic", message.clone()),
             Exit::FailStop(code, message) if !excused => {
@@ -224,11 +243,14 @@ impl BrokerNode {
 async fn serve(env: Env, config: Config, world: Arc<World>, shared: Arc<Shared>) {
     let number = world.incarnation();
     match Broker::start(env, config).await {
-        Ok(_broker) => {
+        Ok(broker) => {
             world.event(EventKind::BrokerServes(number), format!("incarnation {number} serves"));
             shared.serving.store(number, Ordering::Relaxed);
             *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            std::future::pending::<()>().await;
+            // The sender lives as long as the run.
+            let _ = shared.stop.subscribe().wait_for(|asked| *asked).await;
+            shared.serving.store(0, Ordering::Relaxed);
+            broker.stop().await;
         }
         Err(error) => {
             world.event(EventKind::BrokerEnds, format!("incarnation {number} does not start: {error}"));

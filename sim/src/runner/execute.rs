@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::broker::BrokerNode;
 use super::clients::ClientNodes;
-use crate::disk::{DiskFaults, Injection};
+use crate::disk::{DiskFaults, Injection, Keep};
 use crate::host::{Node, Sim};
 use crate::net::LinkConfig;
 use crate::plan::{Clients, Crash, Plan, Track, What, Whom};
@@ -16,6 +16,8 @@ use crate::workload::world::World;
 const SYNC_FAILURE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the broker may take to stop once a flush has failed.
 const FAIL_STOP_WITHIN: Duration = Duration::from_millis(500);
+/// How long a broker that is asked to stop may take, with every other fault there may be.
+const STOP_WITHIN: Duration = Duration::from_secs(60);
 /// How often something that has no event of its own is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -80,6 +82,7 @@ impl Targets {
                     self.crash(one).await;
                 }
             }
+            What::Stop { down_ms, cut_us } => self.stop(*down_ms, *cut_us).await,
             What::Pause { for_ms } => {
                 kilo::sometimes!("sim.pause");
                 self.broker.node.pause();
@@ -180,6 +183,25 @@ impl Targets {
             self.broker.node.jump_wall_clock(crash.clock_by_ms);
         }
         self.broker.restart();
+    }
+
+    /// Asks the broker to stop, and starts it again.
+    async fn stop(&self, down_ms: u64, cut_us: Option<u64>) {
+        let (sim, broker) = (&self.sim, &self.broker);
+        if broker.ask_to_stop() {
+            let patience = cut_us.map_or(STOP_WITHIN, Duration::from_micros);
+            let ended = broker.ended(patience).await;
+            match cut_us {
+                Some(_) if !ended => {
+                    kilo::sometimes!("sim.power_loss_while_stopping");
+                    broker.crash(Some(Keep::Some));
+                }
+                None if !ended => broker.fail("liveness", format!("it does not stop within {STOP_WITHIN:?}")),
+                _ => kilo::sometimes!("sim.stopped"),
+            }
+        }
+        sim.sleep(Duration::from_millis(down_ms)).await;
+        broker.restart();
     }
 
     async fn disk_fault(&self, injection: &Injection, for_ms: u64) {

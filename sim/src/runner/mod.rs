@@ -63,8 +63,8 @@ pub fn run(run: &Run) -> Report {
                 return Report::broken(run, plan, failures);
             }
         };
-        judge(&sim, &world, &mut failures);
-        Report::new(run, plan, failures, &sim, &world.history())
+        let beyond = judge(&sim, &world, &mut failures);
+        Report::new(run, plan, failures, beyond, &sim, &world.history())
     })
 }
 
@@ -164,20 +164,30 @@ async fn within<T>(sim: &Sim, bound: Duration, what: impl Future<Output = T>) ->
     }
 }
 
-fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) {
+/// Checks that a broker fails which refuses to serve what it knows to be damaged.
+const REFUSALS: &[&str] = &["liveness", "start"];
+
+/// Judges the run. Returns what faults explain that are beyond any promise.
+fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) -> Vec<Failure> {
     failures.extend(world.complaints().into_iter().map(|complaint| Failure::new("complaint", complaint)));
     failures.extend(sim.findings().iter().map(|finding| Failure::new("finding", finding.to_string())));
     // A probe of this prefix marks what cannot be, where the broker itself would rather go on.
     let never = kilo::io::probe::snapshot().into_iter().filter(|(name, _)| name.starts_with("never."));
     failures.extend(never.map(|(name, count)| Failure::new("invariant", format!("{name} was hit {count} times"))));
     let history = world.history();
-    let violations = oracle::judge(&history);
-    failures.extend(violations.iter().map(|found| Failure::new(found.check, found.report(&history))));
+    let verdict = oracle::judge(&history);
+    let refused = |failure: &mut Failure| !history.beyond.is_empty() && REFUSALS.contains(&failure.check.as_str());
+    let mut beyond: Vec<Failure> = failures.extract_if(.., refused).collect();
+    beyond.extend(verdict.beyond.iter().map(|found| Failure::new(found.check, found.report(&history))));
+    kilo::sometimes!("oracle.beyond_promise", !beyond.is_empty());
+    failures.extend(verdict.violations.iter().map(|found| Failure::new(found.check, found.report(&history))));
     probe_history(&history);
     // The trace ends with what was judged, so that two equal traces mean two equal histories.
     for line in history.to_string().lines() {
         sim.trace(format_args!("{line}"));
     }
+    drop(history);
+    beyond
 }
 
 /// Rare situations that the history alone shows.

@@ -53,6 +53,9 @@ pub struct Report {
     pub faults: u64,
     /// What was not as it must be; empty if all is well.
     pub failures: Vec<Failure>,
+    /// What was not, but is explained by faults that no broker can promise to survive.
+    #[serde(default)]
+    pub beyond: Vec<Failure>,
     /// Probes that were hit, with how often.
     pub probes: BTreeMap<String, u64>,
     /// The fault plan.
@@ -64,10 +67,18 @@ pub struct Report {
 
 impl Report {
     /// The report of a run that went through.
-    pub(super) fn new(run: &Run, plan: Plan, failures: Vec<Failure>, sim: &Sim, history: &History) -> Self {
+    pub(super) fn new(
+        run: &Run,
+        plan: Plan,
+        failures: Vec<Failure>,
+        beyond: Vec<Failure>,
+        sim: &Sim,
+        history: &History,
+    ) -> Self {
         let starts = history.events.iter().filter(|event| matches!(event.kind, EventKind::BrokerStarts(_))).count();
         let probes = kilo::io::probe::snapshot();
         Self {
+            beyond,
             trace_hash: format!("{:016x}", sim.trace_hash()),
             trace_lines: sim.trace_lines(),
             simulated_ms: sim.now().0 / 1_000_000,
@@ -97,6 +108,7 @@ impl Report {
             starts: 0,
             faults: plan.faults() as u64,
             failures,
+            beyond: Vec::new(),
             probes: BTreeMap::new(),
             plan,
             trace: String::new(),
@@ -126,7 +138,11 @@ const SHOWN_PER_CHECK: usize = 3;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.is_good() { "ok" } else { "FAILED" };
+        let verdict = match (self.is_good(), self.beyond.is_empty()) {
+            (true, true) => "ok",
+            (true, false) => "ok (damage beyond promise)",
+            (false, _) => "FAILED",
+        };
         writeln!(
             f,
             "{} seed {}: {verdict}, {} of {} sends acknowledged, {} reads with {} records, {} starts, {} faults, {}.{:03} \
@@ -153,6 +169,9 @@ impl fmt::Display for Report {
             for what in found.iter().take(SHOWN_PER_CHECK) {
                 writeln!(f, "  - {what}")?;
             }
+        }
+        for excused in self.beyond.iter().take(SHOWN_PER_CHECK) {
+            writeln!(f, "  beyond promise: {}: {}", excused.check, excused.what)?;
         }
         if !self.is_good() {
             writeln!(f, "  replay: {}", self.replay_command())?;

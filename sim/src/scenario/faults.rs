@@ -29,6 +29,8 @@ pub enum Kind {
     Crash(Crash),
     /// A flush fails; the broker must stop by itself.
     SyncFailure(SyncFailure),
+    /// The broker is asked to stop, and starts again.
+    Stop(Stop),
     /// The broker's process stands still for a while.
     Pause(Pause),
     /// The disk has no space for a while.
@@ -183,6 +185,24 @@ pub struct DiskTrouble {
     pub rates: DiskFaults,
     /// Milliseconds that it lasts.
     pub for_ms: Range<u32>,
+}
+
+/// See [`Kind::Stop`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stop {
+    /// Milliseconds until the next start.
+    pub down_ms: Range<u32>,
+    /// Chance that power is lost while it stops.
+    pub cut: f64,
+    /// Microseconds from the asking to that.
+    pub cut_us: Range<u32>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { down_ms: Range(1, 300), cut: 0.3, cut_us: Range(0, 60_000) }
+    }
 }
 
 /// See [`Kind::Pause`].

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{
     ClientCrash, ClockDrift, ClockJump, Crash, DiskFault, DiskFull, DiskTrouble, FewDescriptors, Kind, Partition,
-    Pause, Range, Resets, Rule, SlowNetwork, SyncFailure,
+    Pause, Range, Resets, Rule, SlowNetwork, Stop, SyncFailure,
 };
 
 /// A rule as it stands in a file.
@@ -24,6 +24,7 @@ pub(super) struct Written {
     disk_fault: Option<DiskFault>,
     few_descriptors: Option<FewDescriptors>,
     slow_network: Option<SlowNetwork>,
+    stop: Option<Stop>,
     pause: Option<Pause>,
     clock_jump: Option<ClockJump>,
     clock_drift: Option<ClockDrift>,
@@ -48,6 +49,7 @@ impl TryFrom<Written> for Rule {
             written.disk_fault.map(Kind::DiskFault),
             written.few_descriptors.map(Kind::FewDescriptors),
             written.slow_network.map(Kind::SlowNetwork),
+            written.stop.map(Kind::Stop),
             written.pause.map(Kind::Pause),
             written.clock_jump.map(Kind::ClockJump),
             written.clock_drift.map(Kind::ClockDrift),

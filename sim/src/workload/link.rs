@@ -18,6 +18,9 @@ use crate::history::Partition;
 /// The longest that the workload lets a broker wait before it answers.
 pub const MAX_WAIT_MAX: Duration = Duration::from_millis(500);
 
+/// In place of a time: a record of the largest timestamp (KIP-734).
+const LATEST_TIMESTAMP: i64 = -3;
+
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
@@ -66,6 +69,17 @@ pub struct Fetched {
     pub log_start: i64,
     /// Batches, the last one perhaps in part.
     pub records: Bytes,
+}
+
+/// A partition's part of a ListOffsets answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Its error.
+    pub error: ErrorCode,
+    /// −1 for none.
+    pub offset: i64,
+    /// −1 for none.
+    pub timestamp: i64,
 }
 
 /// A connection.
@@ -211,8 +225,20 @@ impl Link {
 
     /// Asks for the end (or, with `earliest`, the start) of a partition.
     pub async fn offset(&self, partition: Partition, which: Which) -> Result<Fetched, Lost> {
-        let (topic, index) = self.world.place(partition);
         let timestamp = if which == Which::Earliest { -2 } else { -1 };
+        let Placed { error, offset, .. } = self.list_offsets(partition, timestamp).await?;
+        let told = |wanted| if which == wanted && error == ErrorCode::None { offset } else { -1 };
+        let (high_watermark, log_start) = (told(Which::Latest), told(Which::Earliest));
+        Ok(Fetched { partition, error, high_watermark, log_start, records: Bytes::new() })
+    }
+
+    /// Asks for the first record of this time or later; with `None` for a record of the latest time.
+    pub async fn offset_by_time(&self, partition: Partition, timestamp: Option<i64>) -> Result<Placed, Lost> {
+        self.list_offsets(partition, timestamp.unwrap_or(LATEST_TIMESTAMP)).await
+    }
+
+    async fn list_offsets(&self, partition: Partition, timestamp: i64) -> Result<Placed, Lost> {
+        let (topic, index) = self.world.place(partition);
         let wanted = list_offsets::ListOffsetsPartition { partition_index: index, timestamp, ..Default::default() };
         let topics = vec![list_offsets::ListOffsetsTopic {
             name: string(topic),
@@ -225,10 +251,7 @@ impl Link {
             self.world.complain(format!("a ListOffsets answer leaves out what was asked for: {answer:?}"));
             return Err(Lost::Unknown);
         };
-        let error = ErrorCode::from(part.error_code);
-        let told = |wanted| if which == wanted && error == ErrorCode::None { part.offset } else { -1 };
-        let (high_watermark, log_start) = (told(Which::Latest), told(Which::Earliest));
-        Ok(Fetched { partition, error, high_watermark, log_start, records: Bytes::new() })
+        Ok(Placed { error: ErrorCode::from(part.error_code), offset: part.offset, timestamp: part.timestamp })
     }
 
     /// Asks for a producer id and epoch.

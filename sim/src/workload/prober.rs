@@ -11,7 +11,7 @@ use kilo::wire::codec::Codec;
 use super::link::{Link, Lost};
 use super::record;
 use super::world::World;
-use crate::history::{Outcome, Partition};
+use crate::history::{Batch, Outcome, Partition};
 
 /// The producer number of the prober.
 const PRODUCER: u32 = u32::MAX;
@@ -39,8 +39,10 @@ async fn send(world: &World, env: &Env, link: &Link, partition: Partition, sessi
     let mut builder = BatchBuilder::new(Codec::None);
     let id = {
         let mut history = world.history();
-        let digest = record::push(&mut builder, history.next_value(), 100, env.wall().0);
-        history.begin_send(PRODUCER, session, partition, &[digest], world.now_ns())
+        let timestamp = env.wall().0;
+        let digest = record::push(&mut builder, history.next_value(), 100, timestamp);
+        let batch = Batch { producer: PRODUCER, session, partition, timestamp, digests: &[digest] };
+        history.begin_send(batch, world.now_ns())
     };
     let batch = builder.build().expect("one small record always fits");
     let outcome = match link.produce(partition, &batch, -1, 9).await {

@@ -15,7 +15,7 @@ use super::link::{Link, Lost, Produced, Versions};
 use super::record;
 use super::window::{Item, Window};
 use super::world::{Phase, World};
-use crate::history::{Outcome, Partition, SendId};
+use crate::history::{Batch, Outcome, Partition, SendId};
 use crate::scenario::Range;
 
 /// What a producer does, drawn by the seed.
@@ -187,7 +187,9 @@ impl Producer {
             let bytes = self.plan.value_bytes.draw(&mut self.rng) as usize;
             digests.push(record::push(&mut builder, first + record, bytes, timestamp));
         }
-        let send = history.begin_send(self.plan.id, self.session, partition, &digests, self.world.now_ns());
+        let (producer, session) = (self.plan.id, self.session);
+        let send = history
+            .begin_send(Batch { producer, session, partition, timestamp, digests: &digests }, self.world.now_ns());
         drop(history);
         match builder.build() {
             Ok(batch) => self.window.push(send, partition, batch),

@@ -13,7 +13,7 @@ use super::link::{FetchQuestion, Fetched, Link, Lost, Versions, Which};
 use super::producer::is_passing;
 use super::record;
 use super::world::{Phase, World};
-use crate::history::{Answer, Partition, Read, Seen, Stamp};
+use crate::history::{Answer, Partition, Read, Seen, Stamp, TimeQuery};
 
 /// What a reader does, drawn by the seed.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct ReaderPlan {
 const BATCH_BYTES_MAX: usize = 64 << 20;
 /// A reader that lets the broker wait for less pauses by itself when there is nothing to read, in milliseconds.
 const IDLE_MS_MIN: i32 = 50;
+/// Readers ask for times up to so long ago, in milliseconds.
+const ASKED_AGO_MS_MAX: i64 = 20_000;
 /// The reader number of the last read.
 const LAST_READER: u32 = u32::MAX;
 
@@ -75,7 +77,11 @@ pub async fn run(world: Arc<World>, env: Env, plan: ReaderPlan) {
 impl Reader {
     async fn serve(&mut self, link: &Link) {
         while *self.world.phase().borrow() == Phase::Run {
-            let asked = if self.rng.u8(..) < 20 { self.ask_ends(link).await } else { self.poll(link).await };
+            let asked = match self.rng.u8(..) {
+                0..20 => self.ask_ends(link).await,
+                20..35 => self.ask_by_time(link).await,
+                _ => self.poll(link).await,
+            };
             if asked.is_err() {
                 return;
             }
@@ -91,6 +97,22 @@ impl Reader {
     async fn ask_ends(&mut self, link: &Link) -> Result<(), Lost> {
         let partition = self.plan.partitions[self.rng.usize(..self.plan.partitions.len())];
         self.ask_end(link, partition).await
+    }
+
+    async fn ask_by_time(&mut self, link: &Link) -> Result<(), Lost> {
+        let partition = self.plan.partitions[self.rng.usize(..self.plan.partitions.len())];
+        let ago = self.rng.i64(-1_000..ASKED_AGO_MS_MAX);
+        let timestamp = (self.rng.u8(..4) > 0).then(|| self.env.wall().0 - ago);
+        let began = self.stamp();
+        let told = link.offset_by_time(partition, timestamp).await?;
+        if told.error != ErrorCode::None {
+            self.refused(partition, told.error).await;
+            return Ok(());
+        }
+        let ended = self.stamp();
+        let query = TimeQuery { partition, timestamp, offset: told.offset, found: told.timestamp, began, ended };
+        self.world.history().time_queries.push(query);
+        Ok(())
     }
 
     async fn ask_end(&mut self, link: &Link, partition: Partition) -> Result<(), Lost> {

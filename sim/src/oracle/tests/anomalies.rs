@@ -266,7 +266,80 @@ fn a_report_names_the_operations_that_prove_it() {
     let mut make = Make::new();
     make.acked(0);
     make.read(0, 2, &[1, 1]);
-    let report = judge(&make.history)[0].report(&make.history);
+    let report = judge(&make.history).violations[0].report(&make.history);
     assert!(report.starts_with("duplicate in t-0: value 1 stands at offset 0 and at offset 1"), "{report}");
     assert!(report.contains("send #0") && report.contains("read #0"), "{report}");
+}
+
+#[test]
+fn offset_by_time() {
+    // Offsets 0, 1, 2 with times 10, 30, 20.
+    let log = |make: &mut Make| {
+        for (offset, timestamp) in [(0, 10), (1, 30), (2, 20)] {
+            make.timestamp = timestamp;
+            make.acked(offset);
+        }
+    };
+    let asked = |timestamp: Option<i64>, offset: i64, found: i64| {
+        move |make: &mut Make| {
+            log(make);
+            make.ask(timestamp, offset, found);
+        }
+    };
+    check(&[], asked(Some(10), 0, 10));
+    check(&[], asked(Some(11), 1, 30));
+    check(&[], asked(Some(31), -1, -1));
+    check(&[], asked(None, 1, 30));
+    // KAFKA-16310: the end of the batch instead of the record.
+    check(&["offset by time"], asked(Some(11), 2, 20));
+    check(&["offset by time"], asked(Some(11), 2, 30));
+    check(&["offset by time"], asked(Some(31), 1, 30));
+    check(&["offset by time"], asked(Some(11), -1, -1));
+    check(&["offset by time"], asked(None, 2, 20));
+    // What was stored since is not held against an answer.
+    check(&[], |make| {
+        log(make);
+        make.ask(Some(31), -1, -1);
+        make.ask(None, 1, 30);
+        make.timestamp = 40;
+        make.acked(3);
+    });
+}
+
+#[test]
+fn what_a_lying_disk_lost_is_beyond_the_promise_and_nothing_else() {
+    let lost = |make: &mut Make| {
+        let first = make.send_to(0, P, 1);
+        make.send_to(1, P, 1);
+        make.ack(first, 0);
+        make.crash();
+    };
+    check(&[], |make| {
+        lost(make);
+        make.history.exceed(0, Beyond::LossAfterLie);
+        make.last(&[2]);
+    });
+    // Shown before the loss.
+    check(&["two values at one offset", "unseen"], |make| {
+        lost(make);
+        make.last(&[2]);
+        make.history.exceed(0, Beyond::LossAfterLie);
+    });
+    check(&["corrupt read"], |make| {
+        make.acked(0);
+        make.history.exceed(0, Beyond::LossAfterLie);
+        make.read(0, 1, &[0]);
+    });
+    check(&[], |make| {
+        make.acked(0);
+        make.history.exceed(0, Beyond::FlippedBit);
+        let garbled = make.answer(P, 0, 1, Answer::Garbled);
+        make.history.end_read(garbled, &[]);
+    });
+    check(&["failed send read"], |make| {
+        let send = make.send(1);
+        make.fail(send);
+        make.history.exceed(0, Beyond::FlippedBit);
+        make.last(&[1]);
+    });
 }

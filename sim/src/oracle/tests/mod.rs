@@ -6,7 +6,7 @@ mod naive;
 mod random;
 
 use super::judge;
-use crate::history::{Answer, History, Outcome, Partition, Read, Seen, SendId};
+use crate::history::{Answer, Batch, Beyond, History, Outcome, Partition, Read, Seen, SendId, TimeQuery};
 
 /// The digest of a value's record in these tests.
 fn digest(value: u64) -> u64 {
@@ -17,6 +17,8 @@ fn digest(value: u64) -> u64 {
 struct Make {
     history: History,
     incarnation: u32,
+    /// Of what is sent next.
+    timestamp: i64,
 }
 
 const P: Partition = Partition(0);
@@ -24,13 +26,14 @@ const OTHER: Partition = Partition(1);
 
 impl Make {
     fn new() -> Self {
-        Self { history: History::new(vec!["t-0".to_owned(), "t-1".to_owned()]), incarnation: 1 }
+        Self { history: History::new(vec!["t-0".to_owned(), "t-1".to_owned()]), incarnation: 1, timestamp: 0 }
     }
 
     fn send_to(&mut self, producer: u32, partition: Partition, records: u32) -> SendId {
         let first = self.history.next_value();
         let digests: Vec<u64> = (first..first + u64::from(records)).map(digest).collect();
-        self.history.begin_send(producer, 0, partition, &digests, 0)
+        let batch = Batch { producer, session: 0, partition, timestamp: self.timestamp, digests: &digests };
+        self.history.begin_send(batch, 0)
     }
 
     fn send(&mut self, records: u32) -> SendId {
@@ -89,13 +92,24 @@ impl Make {
         self.history.last_read_complete.push(P);
     }
 
+    /// A question for an offset by time, answered now.
+    fn ask(&mut self, timestamp: Option<i64>, offset: i64, found: i64) {
+        self.ask_in(P, timestamp, offset, found);
+    }
+
+    fn ask_in(&mut self, partition: Partition, timestamp: Option<i64>, offset: i64, found: i64) {
+        let (began, ended) = (self.history.stamp(0), self.history.stamp(0));
+        self.history.time_queries.push(TimeQuery { partition, timestamp, offset, found, began, ended });
+    }
+
     fn crash(&mut self) {
         self.incarnation += 1;
     }
 
     /// The names of the checks that fire, each once.
     fn judged(&self) -> Vec<&'static str> {
-        let mut names: Vec<&'static str> = judge(&self.history).iter().map(|violation| violation.check).collect();
+        let mut names: Vec<&'static str> =
+            judge(&self.history).violations.iter().map(|violation| violation.check).collect();
         names.sort_unstable();
         names.dedup();
         names

@@ -61,6 +61,7 @@ pub fn judge(history: &History) -> BTreeSet<Finding> {
     single_facts(history, &facts, &mut found);
     sends(history, &facts, &mut found);
     reads(history, &facts, &mut found);
+    time_queries(history, &facts, &mut found);
     found
 }
 
@@ -232,5 +233,39 @@ fn polls(history: &History, index: usize, found: &mut BTreeSet<Finding>) {
             found.insert(("poll-skip", read.partition.0, seen.offset));
         }
         expected = seen.offset + 1;
+    }
+}
+
+fn time_queries(history: &History, facts: &[Fact], found: &mut BTreeSet<Finding>) {
+    for query in &history.time_queries {
+        // Each offset by its first proof, with its timestamp.
+        let here = || facts.iter().filter(|fact| fact.partition == query.partition);
+        let first = |fact: &&Fact| here().find(|a| a.offset == fact.offset).is_some_and(|a| a.order == fact.order);
+        let mut known: Vec<(i64, i64, u32)> = here()
+            .filter(first)
+            .filter_map(|fact| Some((fact.offset, send_of(history, fact.value)?.timestamp, fact.order)))
+            .collect();
+        known.dedup_by_key(|known| known.0);
+        known.sort_unstable();
+        let time_at = |offset: i64| known.iter().find(|known| known.0 == offset).map(|known| known.1);
+        let told = query.offset;
+        let mut latest: Option<(i64, i64)> = None;
+        let mut proven: Vec<_> = known.iter().filter(|known| known.2 < query.began.order).collect();
+        proven.sort_by_key(|known| (known.2, known.1, known.0));
+        for known in proven {
+            if latest.is_none_or(|(time, _)| known.1 > time) {
+                latest = Some((known.1, known.0));
+            }
+        }
+        let wrong = match (time_at(told).filter(|_| told >= 0), query.timestamp) {
+            (Some(time), _) if time != query.found => Some(told),
+            (_, Some(asked)) if told >= 0 && query.found < asked => Some(told),
+            (_, Some(asked)) if told >= 0 => {
+                known.iter().find(|known| known.1 >= asked).map(|known| known.0).filter(|&first| first < told)
+            }
+            (_, Some(asked)) => latest.filter(|(time, _)| *time >= asked).map(|(_, offset)| offset),
+            (_, None) => latest.filter(|(time, _)| *time > query.found).map(|(_, offset)| offset),
+        };
+        found.extend(wrong.map(|offset| ("offset by time", query.partition.0, offset)));
     }
 }
