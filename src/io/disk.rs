@@ -72,3 +72,11 @@ pub trait Disk: Send + Sync {
     /// Bytes free for this process on the file system that holds `path`.
     fn free_space(&self, path: &Path) -> BoxFuture<'static, io::Result<u64>>;
 }
+
+/// Whether an operation failed only because too many files are open, in the process or in the system: nothing was done,
+/// and it may succeed later.
+pub fn is_want_of_descriptors(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}

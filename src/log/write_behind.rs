@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::partition::{Inner, PartitionLog};
 use super::segments::SegmentsWriter;
-use crate::io::FailStop;
+use crate::io::{FailStop, is_want_of_descriptors};
 use crate::storage::Lsn;
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::SegmentError;
@@ -193,12 +193,10 @@ impl Inner {
 /// Whether writing may succeed later with nothing done: the disk is full, or the descriptors are used up.
 fn passes_by_itself(error: &SegmentError) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
     let SegmentError::Io { error, .. } = error else {
         return false;
     };
-    matches!(error.kind(), StorageFull | QuotaExceeded) || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+    matches!(error.kind(), StorageFull | QuotaExceeded) || is_want_of_descriptors(error)
 }
 
 /// Durable batches that the segment files do not hold, in order.

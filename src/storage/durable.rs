@@ -3,10 +3,14 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::io::{Env, FailStop, File, OpenMode};
+use crate::io::{Env, FailStop, File, OpenMode, is_want_of_descriptors};
+
+/// How long a flush of a directory waits for a descriptor before it tries again.
+const DESCRIPTOR_WAIT: Duration = Duration::from_millis(20);
 
 /// Makes a file's data and length stable, or ends this incarnation.
 pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
@@ -17,13 +21,25 @@ pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
     }
 }
 
-/// Makes the names in a directory stable, or ends this incarnation.
+/// Makes the names in a directory stable, or ends this incarnation. While there is no descriptor to open the directory
+/// with, nothing has been flushed and nothing has failed to be: it waits for one.
 pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
     if crate::mutant!("storage.no_directory_flush") {
         return;
     }
-    if let Err(error) = env.disk().sync_dir(dir).await {
-        env.fail_stop(FailStop::FsyncFailed, &format!("flushing directory {} failed: {error}", dir.display())).await;
+    let mut told = false;
+    while let Err(error) = env.disk().sync_dir(dir).await {
+        if !is_want_of_descriptors(&error) {
+            let message = format!("flushing directory {} failed: {error}", dir.display());
+            env.fail_stop(FailStop::FsyncFailed, &message).await;
+            return;
+        }
+        crate::sometimes!("storage.directory_flush_waits");
+        if !std::mem::replace(&mut told, true) {
+            let dir = dir.display();
+            tracing::warn!(%dir, "a directory waits to be flushed: too many open files, raise the limit (ulimit -n)");
+        }
+        env.sleep(DESCRIPTOR_WAIT).await;
     }
 }
 

@@ -44,8 +44,10 @@ struct Shared {
     stop: watch::Sender<bool>,
     /// The plan takes care of starting: the keeper must not.
     held: AtomicBool,
-    /// The disk may make the broker stop, or not start.
-    excused: AtomicBool,
+    /// The disk may make the broker stop itself.
+    may_fail_stop: AtomicBool,
+    /// The disk may keep the broker from starting.
+    may_not_start: AtomicBool,
     failures: Mutex<Vec<Failure>>,
     /// Why the last start did not work.
     start_error: Mutex<Option<String>>,
@@ -60,15 +62,14 @@ impl Shared {
 impl BrokerNode {
     /// Starts the broker, and a keeper that starts it again when it ends by itself.
     pub fn start(sim: &Sim, node: Node, world: Arc<World>, config: Config, plan: &Plan) -> Self {
-        let troubles = |what: &What| {
-            matches!(what.track(), Track::Space | Track::Disk | Track::Descriptors)
-                || matches!(what, What::SyncFailure { .. })
-        };
+        let excuses =
+            |excuse: fn(&What) -> bool| AtomicBool::new(plan.actions.iter().any(|action| excuse(&action.what)));
         let shared = Arc::new(Shared {
             serving: AtomicU32::new(0),
             stop: watch::Sender::new(false),
             held: AtomicBool::new(false),
-            excused: AtomicBool::new(plan.actions.iter().any(|action| troubles(&action.what))),
+            may_fail_stop: excuses(makes_flushes_fail),
+            may_not_start: excuses(|what| makes_flushes_fail(what) || takes_resources(what)),
             failures: Mutex::default(),
             start_error: Mutex::default(),
         });
@@ -171,7 +172,8 @@ impl BrokerNode {
 
     /// The disk has been well for a while: nothing that the broker does is excused by it any more.
     pub fn excuse_no_more(&self) {
-        self.shared.excused.store(false, Ordering::Relaxed);
+        self.shared.may_fail_stop.store(false, Ordering::Relaxed);
+        self.shared.may_not_start.store(false, Ordering::Relaxed);
     }
 
     /// Ends all faults and starts the broker if it is down.
@@ -218,16 +220,17 @@ impl BrokerNode {
     fn judge_exit(&self, exit: &Exit) {
         self.shared.serving.store(0, Ordering::Relaxed);
         self.world.event(EventKind::BrokerEnds, format!("broker ends: {exit:?}"));
-        let excused = self.shared.excused.load(Ordering::Relaxed);
+        let may_fail_stop = self.shared.may_fail_stop.load(Ordering::Relaxed);
+        let may_not_start = self.shared.may_not_start.load(Ordering::Relaxed);
         let asked = *self.shared.stop.borrow();
         match exit {
             Exit::Returned if asked => {}
             Exit::Panicked(message) => self.fail("panic", message.clone()),
             Exit::FailStop(FailStop::Bug, message) => self.fail("panic", message.clone()),
-            Exit::FailStop(code, message) if !excused => {
+            Exit::FailStop(code, message) if !may_fail_stop => {
                 self.fail("fail-stop", format!("{code:?} without a fault that explains it: {message}"));
             }
-            Exit::Returned if !excused => {
+            Exit::Returned if !may_not_start => {
                 let error = self.shared.start_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let error = error.unwrap_or_else(|| "no error".to_owned());
                 self.fail("start", format!("the broker does not start, with no fault that explains it: {error}"));
@@ -237,6 +240,15 @@ impl BrokerNode {
             Exit::Killed | Exit::PowerLost => {}
         }
     }
+}
+
+fn makes_flushes_fail(what: &What) -> bool {
+    what.track() == Track::Disk || matches!(what, What::SyncFailure { .. })
+}
+
+/// A want of space or descriptors may refuse a start, but never ends a broker that runs.
+fn takes_resources(what: &What) -> bool {
+    matches!(what.track(), Track::Space | Track::Descriptors)
 }
 
 /// The program of the broker's node.
