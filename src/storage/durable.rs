@@ -32,7 +32,6 @@ pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
         if !is_want_of_descriptors(&error) {
             let message = format!("flushing directory {} failed: {error}", dir.display());
             env.fail_stop(FailStop::FsyncFailed, &message).await;
-            return;
         }
         crate::sometimes!("storage.directory_flush_waits");
         if !std::mem::replace(&mut told, true) {
