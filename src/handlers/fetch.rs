@@ -23,10 +23,18 @@ const READ_COMMITTED: i8 = 1;
 const FULL_SESSION_EPOCHS: [i32; 2] = [0, -1];
 /// Bytes of records that an answer may have whatever else is in memory.
 const FREE_BYTES: usize = 256 * 1024;
+/// A request that takes up memory that others may want waits no longer than this, which is what clients ask for unless
+/// told otherwise (`fetch.max.wait.ms`). One of some thousand partitions takes up none.
+const HOLDING_WAIT_MAX: Duration = Duration::from_millis(500);
 /// A waiting request whose minimum has not come is looked at no more often than this.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-pub(super) fn handle(ctx: &Arc<Context>, call: Call, request: &FetchRequestData) -> Result<Reply, Refusal> {
+pub(super) fn handle(
+    ctx: &Arc<Context>,
+    call: Call,
+    request: &FetchRequestData,
+    holds_up_others: bool,
+) -> Result<Reply, Refusal> {
     if request.session_id != 0 && !FULL_SESSION_EPOCHS.contains(&request.session_epoch) {
         // No session was ever given out: this one is of another broker, or of a time before a restart.
         let answer = FetchAnswer {
@@ -37,7 +45,10 @@ pub(super) fn handle(ctx: &Arc<Context>, call: Call, request: &FetchRequestData)
         };
         return Ok(Reply::Now(answer.encode(call.version, call.correlation_id)?.into()));
     }
-    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
+    let mut wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
+    if holds_up_others {
+        wait = wait.min(HOLDING_WAIT_MAX);
+    }
     let bytes_max = usize::try_from(request.max_bytes).unwrap_or_default().min(ctx.settings.fetch_bytes_max);
     let fetch = Fetch {
         ctx: Arc::clone(ctx),

@@ -48,6 +48,14 @@ impl From<Pieces> for Answer {
     }
 }
 
+/// A request frame.
+pub struct Incoming {
+    /// Without its length.
+    pub frame: Bytes,
+    /// Whether it takes up memory that the requests of other connections may have to wait for.
+    pub holds_up_others: bool,
+}
+
 /// What a request gets.
 pub enum Reply {
     /// An answer that is ready.
@@ -90,8 +98,9 @@ pub enum Refusal {
     Unanswerable(&'static str),
 }
 
-/// Handles one request frame (without its length).
-pub async fn handle(ctx: &Arc<Context>, peer: &Peer, mut frame: Bytes) -> Result<Reply, Refusal> {
+/// Handles one request.
+pub async fn handle(ctx: &Arc<Context>, peer: &Peer, incoming: Incoming) -> Result<Reply, Refusal> {
+    let Incoming { mut frame, holds_up_others } = incoming;
     let frame_len = frame.len();
     let header = RequestHeader::decode(&mut frame)?;
     let Some(key) = ApiKey::from_code(header.api_key) else {
@@ -109,7 +118,7 @@ pub async fn handle(ctx: &Arc<Context>, peer: &Peer, mut frame: Bytes) -> Result
         ApiKey::ApiVersions => call.answer(&api_versions::handle(&call.decode(frame)?)),
         ApiKey::Metadata => call.answer(&metadata::handle(ctx, peer, call.decode(frame)?, call.version).await),
         ApiKey::Produce => produce::handle(ctx, call, frame, frame_len).await,
-        ApiKey::Fetch => fetch::handle(ctx, call, &call.decode(frame)?),
+        ApiKey::Fetch => fetch::handle(ctx, call, &call.decode(frame)?, holds_up_others),
         ApiKey::ListOffsets => Ok(list_offsets::handle(ctx, call, call.decode(frame)?)),
         ApiKey::CreateTopics => call.answer(&create_topics::handle(ctx, call.decode(frame)?).await),
         ApiKey::DescribeConfigs => call.answer(&describe_configs::handle(ctx, &call.decode(frame)?)),

@@ -1,229 +1,209 @@
 //! A bound on the bytes of requests over all connections.
 //!
-//! Each connection may always hold a little ([`ALLOWANCE_BYTES`]), so that small requests never wait for large ones of
-//! others. What goes beyond comes out of one budget; while that is used up, those connections are not read. Bytes are
-//! charged as they arrive, not as they are announced, and given back when the request has its answer.
+//! Each connection has an allowance of its own ([`ALLOWANCE_BYTES`]): a request that fits in what is left of it passes,
+//! whatever others hold. Any other takes room for its *whole* frame out of one budget before more of it is read. Whoever
+//! holds a part and waits for the rest could wait for others that do the same, for ever; so nobody does. Room is given
+//! first come first served, and given back when the request has its answer or its connection ends.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::io::{BoxFuture, Env, Monotonic, ReadHalf};
+use crate::io::{Env, Monotonic};
 
-/// What each connection may hold beside the budget.
+/// What each connection may hold beside the budget: in requests that wait for their answers, and once more in bytes of
+/// a request that has no room yet.
 pub(super) const ALLOWANCE_BYTES: usize = 64 * 1024;
-/// The most that is taken from the budget at a time.
-const STEP_BYTES: usize = 64 * 1024;
 
 /// The budget of all connections.
-pub(super) struct Budget(Arc<Semaphore>);
+pub(super) struct Budget {
+    room: Arc<Semaphore>,
+    bytes: usize,
+}
 
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+        let bytes = bytes.min(Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(bytes)), bytes }
     }
 }
 
 /// What one connection holds.
-pub(super) struct Charge {
+pub(super) struct Account {
+    env: Env,
+    room: Arc<Semaphore>,
+    /// The whole budget: what is larger takes all of it and passes alone.
+    borrow_max: usize,
     state: Mutex<State>,
+    /// Something of the allowance has come back. Only the connection's reader waits for it.
+    returned: Notify,
 }
 
-#[derive(Default)]
 struct State {
-    /// Bytes read and not given back yet.
-    held: usize,
-    /// Those of them that no frame has taken yet.
-    unframed: usize,
-    /// When the first of the unframed bytes came.
-    frame_began: Monotonic,
-    /// What has been taken from the budget for them.
-    paid: Option<OwnedSemaphorePermit>,
+    allowance: usize,
+    /// Requests without an answer.
+    open: usize,
     /// When the last answer was made.
     answered: Monotonic,
 }
 
-impl State {
-    fn paid(&self) -> usize {
-        self.paid.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+impl Account {
+    pub(super) fn new(env: &Env, budget: &Budget) -> Arc<Self> {
+        let state = State { allowance: ALLOWANCE_BYTES, open: 0, answered: env.now() };
+        Arc::new(Self {
+            env: env.clone(),
+            room: Arc::clone(&budget.room),
+            borrow_max: budget.bytes,
+            state: Mutex::new(state),
+            returned: Notify::new(),
+        })
     }
 
-    /// What the budget is to give for the bytes held.
-    fn owed(&self) -> usize {
-        self.held.saturating_sub(ALLOWANCE_BYTES)
+    /// Room for a request of so many bytes, as soon as there is. Dropping the future gives up the place in the queue.
+    pub(super) async fn reserve(self: &Arc<Self>, bytes: usize) -> Ticket {
+        if let Some(ticket) = self.within_allowance(bytes) {
+            return ticket;
+        }
+        let permits = u32::try_from(bytes.min(self.borrow_max)).unwrap_or(u32::MAX);
+        let mut borrowing = std::pin::pin!(Arc::clone(&self.room).acquire_many_owned(permits));
+        loop {
+            tokio::select! { biased;
+                borrowed = &mut borrowing => {
+                    self.lock().open += 1;
+                    let borrowed = Some(borrowed.expect("nobody closes the budget"));
+                    return Ticket { account: Arc::clone(self), allowance: 0, borrowed };
+                }
+                // A small request waits for its own connection's answers too, not for others alone.
+                () = self.returned.notified() => {
+                    if let Some(ticket) = self.within_allowance(bytes) {
+                        return ticket;
+                    }
+                }
+            }
+        }
     }
-}
 
-impl Charge {
-    /// The bytes of an unfinished frame and since when it is being read.
-    pub(super) fn unfinished(&self) -> Option<(usize, Monotonic)> {
-        let state = self.lock();
-        (state.unframed > 0).then_some((state.unframed, state.frame_began))
-    }
-
-    /// A frame of so many bytes has been taken out of what was read.
-    pub(super) fn framed(&self, bytes: usize, now: Monotonic) {
+    fn within_allowance(self: &Arc<Self>, bytes: usize) -> Option<Ticket> {
         let mut state = self.lock();
-        state.unframed = state.unframed.saturating_sub(bytes);
-        state.frame_began = now;
+        state.allowance = state.allowance.checked_sub(bytes)?;
+        state.open += 1;
+        Some(Ticket { account: Arc::clone(self), allowance: bytes, borrowed: None })
     }
 
     /// Since when no request has been waiting for its answer; `None` while one is.
     pub(super) fn quiet_since(&self) -> Option<Monotonic> {
         let state = self.lock();
-        (state.held == state.unframed).then_some(state.answered)
+        (state.open == 0).then_some(state.answered)
     }
 
-    /// A request of so many bytes has its answer.
-    pub(super) fn give_back(&self, bytes: usize, now: Monotonic) {
-        let mut state = self.lock();
-        state.answered = now;
-        state.held = state.held.saturating_sub(bytes);
-        let excess = state.paid().saturating_sub(state.owed());
-        if let Some(paid) = &mut state.paid {
-            drop(paid.split(excess));
-        }
-    }
-
-    fn has_read(&self, bytes: usize, now: Monotonic) {
-        let mut state = self.lock();
-        if state.unframed == 0 {
-            state.frame_began = now;
-        }
-        state.held += bytes;
-        state.unframed += bytes;
-    }
-
-    fn pay(&self, permit: OwnedSemaphorePermit) {
-        let mut state = self.lock();
-        match &mut state.paid {
-            Some(paid) => paid.merge(permit),
-            none => *none = Some(permit),
-        }
-    }
-
-    /// What must be paid before more is read.
-    fn debt(&self) -> usize {
-        let state = self.lock();
-        state.owed().saturating_sub(state.paid())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("arithmetic under this lock does not panic")
     }
 }
 
-type Acquiring = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
-
-/// The reading half of a connection: charges what it reads, and reads on only when that has been paid.
-pub(super) struct Charged {
-    inner: ReadHalf,
-    env: Env,
-    budget: Arc<Semaphore>,
-    charge: Arc<Charge>,
-    acquiring: Option<Acquiring>,
+/// Room for one request. Dropping it gives it back.
+pub(super) struct Ticket {
+    account: Arc<Account>,
+    allowance: usize,
+    borrowed: Option<OwnedSemaphorePermit>,
 }
 
-impl Charged {
-    pub(super) fn new(inner: ReadHalf, env: &Env, budget: &Budget) -> (Self, Arc<Charge>) {
-        let charge = Arc::new(Charge { state: Mutex::default() });
-        let budget = Arc::clone(&budget.0);
-        (Self { inner, env: env.clone(), budget, charge: Arc::clone(&charge), acquiring: None }, charge)
-    }
-
-    fn poll_paid(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let debt = self.charge.debt();
-            if debt == 0 {
-                // Paid by what was given back in the meantime, perhaps.
-                self.acquiring = None;
-                return Poll::Ready(Ok(()));
-            }
-            let step = u32::try_from(debt.min(STEP_BYTES)).expect("a step is far below 4 GiB");
-            let budget = &self.budget;
-            let acquiring = self.acquiring.get_or_insert_with(|| Box::pin(Arc::clone(budget).acquire_many_owned(step)));
-            let permit = ready!(acquiring.as_mut().poll(context));
-            self.acquiring = None;
-            self.charge.pay(permit.map_err(|_| io::Error::from(io::ErrorKind::ConnectionAborted))?);
-        }
+impl Ticket {
+    /// Whether others may have to wait until this is given back.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.borrowed.is_some()
     }
 }
 
-impl AsyncRead for Charged {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_paid(context))?;
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buf))?;
-        let read = buf.filled().len() - before;
-        if read > 0 {
-            self.charge.has_read(read, self.env.now());
-        }
-        Poll::Ready(Ok(()))
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.account.lock();
+        state.allowance += self.allowance;
+        state.open -= 1;
+        state.answered = self.account.env.now();
+        drop(state);
+        self.account.returned.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::pin::{Pin, pin};
+    use std::task::Poll;
 
     use super::*;
     use crate::io::real::block_on_test;
 
-    /// Reads up to `len` bytes; `None` if the budget makes it wait.
-    async fn read(half: &mut Charged, len: usize) -> Option<usize> {
-        let mut bytes = vec![0; len];
-        let mut buf = ReadBuf::new(&mut bytes);
-        poll_fn(|context| match Pin::new(&mut *half).poll_read(context, &mut buf) {
+    /// What the future gives at once, if anything.
+    async fn now<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
             Poll::Pending => Poll::Ready(None),
-            Poll::Ready(result) => {
-                result.expect("an endless source");
-                Poll::Ready(Some(()))
-            }
         })
-        .await?;
-        Some(buf.filled().len())
-    }
-
-    fn half(env: &Env, budget: &Budget) -> (Charged, Arc<Charge>) {
-        Charged::new(Box::new(tokio::io::repeat(7)), env, budget)
+        .await
     }
 
     #[test]
-    fn reading_stops_when_the_budget_is_used_up_and_goes_on_when_some_is_given_back() {
+    fn large_requests_wait_for_all_of_their_room_in_turn_and_small_ones_pass() {
         block_on_test(|env| async move {
-            let budget = Budget::new(100_000);
-            let (mut first, first_charge) = half(&env, &budget);
-            let (mut second, _) = half(&env, &budget);
-            for _ in 0..3 {
-                assert_eq!(read(&mut first, ALLOWANCE_BYTES).await, Some(ALLOWANCE_BYTES));
-            }
-            // Two allowances beyond its own are owed, and the budget holds less.
-            assert_eq!(read(&mut first, 10).await, None);
-            assert_eq!(read(&mut second, 10).await, Some(10), "the allowance of others is untouched");
-            assert_eq!(first_charge.unfinished().map(|(bytes, _)| bytes), Some(3 * ALLOWANCE_BYTES));
-            first_charge.framed(3 * ALLOWANCE_BYTES, env.now());
-            first_charge.give_back(2 * ALLOWANCE_BYTES, env.now());
-            assert_eq!(read(&mut first, 10).await, Some(10));
-            assert_eq!(first_charge.unfinished().map(|(bytes, _)| bytes), Some(10));
+            let budget = Budget::new(1_000_000);
+            let accounts: Vec<_> = (0..4).map(|_| Account::new(&env, &budget)).collect();
+            let first = accounts[0].reserve(600_000).await;
+            let mut second = pin!(accounts[1].reserve(600_000));
+            assert!(now(second.as_mut()).await.is_none());
+            let mut third = pin!(accounts[2].reserve(100_000));
+            assert!(now(third.as_mut()).await.is_none(), "there would be room, but it is not its turn");
+            assert!(!accounts[3].reserve(ALLOWANCE_BYTES).await.is_borrowed(), "that is its own");
             drop(first);
+            let second = now(second.as_mut()).await.expect("it is its turn");
+            let third = now(third.as_mut()).await.expect("there is room for both");
+            assert!(second.is_borrowed() && accounts[1].quiet_since().is_none());
+            drop((second, third));
+            assert!(accounts[1].quiet_since().is_some());
+            assert_eq!(budget.room.available_permits(), 1_000_000);
         });
     }
 
     #[test]
-    fn what_was_paid_comes_back() {
+    fn a_request_larger_than_the_budget_passes_alone() {
         block_on_test(|env| async move {
-            let budget = Budget::new(200_000);
-            let (mut half, charge) = half(&env, &budget);
-            for _ in 0..3 {
-                assert!(read(&mut half, ALLOWANCE_BYTES).await.is_some());
+            let budget = Budget::new(100_000);
+            let (one, two) = (Account::new(&env, &budget), Account::new(&env, &budget));
+            let small = one.reserve(70_000).await;
+            let mut large = pin!(two.reserve(1 << 30));
+            assert!(now(large.as_mut()).await.is_none());
+            drop(small);
+            assert!(now(large.as_mut()).await.is_some());
+        });
+    }
+
+    #[test]
+    fn small_requests_wait_for_their_own_answers_when_the_budget_is_used_up() {
+        block_on_test(|env| async move {
+            let budget = Budget::new(100_000);
+            let (one, two) = (Account::new(&env, &budget), Account::new(&env, &budget));
+            let _all = one.reserve(100_000).await;
+            let held = two.reserve(60_000).await;
+            let mut next = pin!(two.reserve(10_000));
+            assert!(now(next.as_mut()).await.is_none());
+            drop(held);
+            assert!(!now(next.as_mut()).await.expect("its own allowance is back").is_borrowed());
+        });
+    }
+
+    #[test]
+    fn whoever_leaves_the_queue_holds_up_nobody() {
+        block_on_test(|env| async move {
+            let budget = Budget::new(100_000);
+            let (one, two) = (Account::new(&env, &budget), Account::new(&env, &budget));
+            let held = one.reserve(80_000).await;
+            {
+                let mut leaves = pin!(two.reserve(90_000));
+                assert!(now(leaves.as_mut()).await.is_none());
             }
-            assert!(budget.0.available_permits() < 200_000);
-            charge.give_back(3 * ALLOWANCE_BYTES, env.now());
-            assert_eq!(budget.0.available_permits(), 200_000);
+            drop(held);
+            assert_eq!(budget.room.available_permits(), 100_000);
         });
     }
 }

@@ -3,7 +3,8 @@
 //! | what the peer does | what becomes of the connection |
 //! |---|---|
 //! | sends more requests than may be in flight | it is not read until answers have left |
-//! | stops in the middle of a request, or drips it | closed after `socket.request.timeout.ms` |
+//! | stops in the middle of a request, or drips it | closed after `socket.request.timeout.ms`: see [`Pace`] |
+//! | sends a large request while others fill the memory | it is not read on until there is room for all of it |
 //! | does not take its answers | closed after the same time without a byte taken |
 //! | sends nothing and waits for nothing | closed after `connections.max.idle.ms` |
 //! | sends what is no request | closed with one log line, after the answers before it |
@@ -17,17 +18,17 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-use super::budget::{Budget, Charge, Charged};
+use super::budget::{ALLOWANCE_BYTES, Account, Budget, Ticket};
+use super::pace::Pace;
 use super::registry::Registry;
-use crate::handlers::{self, Answer, Context, Peer, Refusal, Reply};
-use crate::io::{AbortHandle, BoxFuture, Env, Stream, WriteHalf};
+use crate::handlers::{self, Answer, Context, Incoming, Peer, Refusal, Reply};
+use crate::io::{AbortHandle, BoxFuture, Env, Monotonic, ReadHalf, Stream, WriteHalf};
 use crate::wire::frame::{FrameError, FrameLimits, FrameReader, Pieces};
 
-/// A request may take this much longer than `socket.request.timeout.ms` for each second's worth of bytes.
-const RATE_BYTES_MIN: u64 = 32 * 1024;
 /// Answers that are ready are joined into writes of about this size.
 const WRITE_BYTES: usize = 128 * 1024;
 /// How long answers may still leave when the connection ends for a fault.
@@ -66,10 +67,10 @@ enum End {
     Writer,
 }
 
-/// An answer on its way, with the bytes of its request.
+/// An answer on its way, with the room of its request.
 struct Item {
     coming: Coming,
-    charged: usize,
+    ticket: Ticket,
 }
 
 enum Coming {
@@ -81,12 +82,10 @@ enum Coming {
 pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
     let env = shared.ctx.env.clone();
     let peer = Peer { remote: stream.peer, local: stream.local };
-    let (charged, charge) = Charged::new(stream.read, &env, &shared.budget);
     let (sender, receiver) = mpsc::channel(shared.in_flight_max);
     let writer = Writer {
         env: env.clone(),
         half: stream.write,
-        charge: Arc::clone(&charge),
         stall: shared.stall,
         out: Pieces::default(),
         memory: Vec::new(),
@@ -94,7 +93,9 @@ pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
     let abort = stream.abort;
     let writing =
         env.spawn("connection-write", write_until_end(Arc::clone(&shared), id, writer, receiver, abort.clone()));
-    let mut reader = Reader { shared: &shared, frames: FrameReader::new(charged, shared.limits), charge, sender, peer };
+    let frames = FrameReader::new(stream.read, shared.limits);
+    let account = Account::new(&env, &shared.budget);
+    let mut reader = Reader { shared: &shared, frames, account, sender, peer };
     let end = reader.run().await;
     let drain = match &end {
         End::Peer | End::Stopping => shared.drain,
@@ -126,8 +127,8 @@ fn log_end(peer: &Peer, end: &End) {
 
 struct Reader<'a> {
     shared: &'a Arc<Shared>,
-    frames: FrameReader<Charged>,
-    charge: Arc<Charge>,
+    frames: FrameReader<ReadHalf>,
+    account: Arc<Account>,
     sender: mpsc::Sender<Item>,
     peer: Peer,
 }
@@ -144,46 +145,105 @@ impl Reader<'_> {
 
     /// Reads and handles one request.
     async fn step(&mut self) -> Result<(), End> {
-        let frame = self.next_frame().await?;
-        let charged = frame.len() + 4;
-        self.charge.framed(charged, self.shared.ctx.env.now());
-        let coming = match handlers::handle(&self.shared.ctx, &self.peer, frame).await? {
+        let (frame, ticket) = self.next_frame().await?;
+        let incoming = Incoming { frame, holds_up_others: ticket.is_borrowed() };
+        let coming = match handlers::handle(&self.shared.ctx, &self.peer, incoming).await? {
             Reply::Now(answer) => Coming::Now(answer),
             Reply::Later(future) => Coming::Later(future),
-            Reply::Nothing => {
-                self.charge.give_back(charged, self.shared.ctx.env.now());
-                return Ok(());
-            }
+            Reply::Nothing => return Ok(()),
         };
-        self.sender.send(Item { coming, charged }).await.map_err(|_| End::Writer)
+        self.sender.send(Item { coming, ticket }).await.map_err(|_| End::Writer)
     }
 
-    async fn next_frame(&mut self) -> Result<bytes::Bytes, End> {
+    /// Reads the next request: a little of it, then, when there is room for all of it, the rest.
+    async fn next_frame(&mut self) -> Result<(Bytes, Ticket), End> {
         let env = &self.shared.ctx.env;
         let mut stopping = self.shared.stopping.clone();
-        let idle_since = env.now();
-        // Often enough to notice any of the time-outs within half of itself.
-        let interval = self.shared.idle.unwrap_or(self.shared.stall).min(self.shared.stall) / 2;
+        let entered = env.now();
+        let mut pace = Pace::new(self.shared.stall, entered);
+        let mut ticket = None;
+        let mut timer = Timer::default();
         loop {
+            let bytes = self.frames.frame_bytes()?;
+            if let Some(bytes) = bytes.filter(|bytes| self.frames.buffered() >= ALLOWANCE_BYTES.min(*bytes))
+                && ticket.is_none()
+            {
+                ticket = Some(tokio::select! { biased;
+                    _ = stopping.wait_for(|stopping| *stopping) => return Err(End::Stopping),
+                    ticket = self.account.reserve(bytes) => ticket,
+                    () = self.sender.closed() => return Err(End::Writer),
+                });
+                // While it waited, nothing was read: that was not the peer's doing.
+                pace.restart(env.now());
+            }
+            if ticket.is_some()
+                && let Some(frame) = self.frames.take()?
+            {
+                return Ok((frame, ticket.take().expect("was just looked at")));
+            }
+            timer.set(env, self.deadline(&pace, entered));
+            let buffered_max = if ticket.is_some() { usize::MAX } else { ALLOWANCE_BYTES };
+            let before = self.frames.buffered();
             tokio::select! { biased;
                 _ = stopping.wait_for(|stopping| *stopping) => return Err(End::Stopping),
-                frame = self.frames.next() => return frame?.ok_or(End::Peer),
-                () = env.sleep(interval) => {}
-            }
-            let now = env.now();
-            if let Some((bytes, began)) = self.charge.unfinished() {
-                let earned = Duration::from_secs(bytes as u64 / RATE_BYTES_MIN);
-                if now - began > self.shared.stall + earned {
-                    return Err(End::Slow(bytes, now - began));
+                more = self.frames.fill(buffered_max) => {
+                    if !more? {
+                        return Err(End::Peer);
+                    }
+                    if before == 0 {
+                        pace.restart(env.now());
+                    }
+                    pace.moved(self.frames.buffered() - before, env.now());
                 }
-            } else if let Some(idle) = self.shared.idle {
-                // Whoever waits for an answer is not idle.
-                let quiet = self.charge.quiet_since().map(|since| now - since.max(idle_since));
-                if let Some(quiet) = quiet.filter(|quiet| *quiet > idle) {
-                    return Err(End::Idle(quiet));
-                }
+                () = timer.passed() => self.overdue(&pace, entered)?,
             }
         }
+    }
+
+    /// When the connection is to be ended unless something comes.
+    fn deadline(&self, pace: &Pace, entered: Monotonic) -> Option<Monotonic> {
+        if self.frames.buffered() > 0 {
+            return Some(pace.deadline());
+        }
+        let idle = self.shared.idle?;
+        // Whoever waits for an answer is not idle.
+        let quiet_since = self.account.quiet_since().unwrap_or_else(|| self.shared.ctx.env.now());
+        Some(quiet_since.max(entered) + idle)
+    }
+
+    /// A deadline has passed that may have moved since.
+    fn overdue(&self, pace: &Pace, entered: Monotonic) -> Result<(), End> {
+        let now = self.shared.ctx.env.now();
+        if self.deadline(pace, entered).is_none_or(|deadline| now < deadline) {
+            return Ok(());
+        }
+        Err(match self.frames.buffered() {
+            0 => End::Idle(now - self.account.quiet_since().unwrap_or(now).max(entered)),
+            bytes => End::Slow(bytes, now - pace.began()),
+        })
+    }
+}
+
+/// A sleep that is kept while its deadline moves away, and replaced when it comes nearer.
+#[derive(Default)]
+struct Timer {
+    at: Option<Monotonic>,
+    sleep: Option<BoxFuture<'static, ()>>,
+}
+
+impl Timer {
+    fn set(&mut self, env: &Env, deadline: Option<Monotonic>) {
+        if let Some(deadline) = deadline.filter(|deadline| self.at.is_none_or(|at| *deadline < at)) {
+            *self = Self { at: Some(deadline), sleep: Some(env.sleep_until(deadline)) };
+        }
+    }
+
+    async fn passed(&mut self) {
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().await,
+            None => std::future::pending().await,
+        }
+        *self = Self::default();
     }
 }
 
@@ -214,7 +274,6 @@ async fn write_until_end(
 struct Writer {
     env: Env,
     half: WriteHalf,
-    charge: Arc<Charge>,
     stall: Duration,
     /// Answers that are ready and not written yet.
     out: Pieces,
@@ -246,7 +305,7 @@ impl Writer {
                     }
                 },
             };
-            self.charge.give_back(item.charged, self.env.now());
+            drop(item.ticket);
             self.out.append(answer.pieces);
             self.memory.extend(answer.memory);
             if self.out.len() >= WRITE_BYTES {

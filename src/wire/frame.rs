@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::api::ApiKey;
@@ -139,31 +139,58 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Cancel-safe. After an error the connection is of no more use.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
         loop {
-            let expected = self.expected()?;
-            if self.buffer.len() >= expected {
-                self.known = true;
-                let mut frame = self.buffer.split_to(expected).freeze();
-                frame.advance(4);
+            if let Some(frame) = self.take()? {
                 return Ok(Some(frame));
             }
-            self.make_room(expected);
-            let room = self.buffer.capacity() - self.buffer.len();
-            let read = self.source.read_buf(&mut self.buffer).await?;
-            if read == 0 {
-                let received = self.buffer.len();
-                return if received == 0 { Ok(None) } else { Err(FrameError::Cut { received, expected }) };
-            }
-            if read >= room.min(self.read_bytes) {
-                self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
-            } else if read < self.read_bytes / 4 {
-                self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
+            if !self.fill(usize::MAX).await? {
+                return Ok(None);
             }
         }
     }
 
-    /// Whether a whole frame is waiting, so that [`next`](Self::next) returns without the peer.
-    pub fn has_frame(&self) -> bool {
-        self.expected().is_ok_and(|expected| self.buffer.len() >= expected)
+    /// The next frame without its length, if all of it has been read.
+    pub fn take(&mut self) -> Result<Option<Bytes>, FrameError> {
+        let expected = self.expected()?;
+        if self.buffer.len() < expected {
+            return Ok(None);
+        }
+        self.known = true;
+        let mut frame = self.buffer.split_to(expected).freeze();
+        frame.advance(4);
+        Ok(Some(frame))
+    }
+
+    /// Reads once, so that no more than `buffered_max` bytes (and at least one) wait to be taken. False when the peer
+    /// has ended the connection between frames.
+    ///
+    /// Cancel-safe. After an error the connection is of no more use.
+    pub async fn fill(&mut self, buffered_max: usize) -> Result<bool, FrameError> {
+        let expected = self.expected()?;
+        self.make_room(expected.min(buffered_max));
+        let received = self.buffer.len();
+        // What lies behind a large frame is not read with it.
+        let most = buffered_max.min(expected.max(READ_BYTES_MAX)).saturating_sub(received).max(1);
+        let room = (self.buffer.capacity() - received).min(most);
+        let read = self.source.read_buf(&mut (&mut self.buffer).limit(most)).await?;
+        if read == 0 {
+            return if received == 0 { Ok(false) } else { Err(FrameError::Cut { received, expected }) };
+        }
+        if read >= room.min(self.read_bytes) {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        } else if read < self.read_bytes / 4 {
+            self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
+        }
+        Ok(true)
+    }
+
+    /// Bytes read that no frame has taken yet.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Bytes of the next frame with its length, once the length has been read.
+    pub fn frame_bytes(&self) -> Result<Option<usize>, FrameError> {
+        Ok(Some(self.expected()?).filter(|_| self.buffer.len() >= 4))
     }
 
     /// Bytes of the next frame with its length, as far as known: at least four.

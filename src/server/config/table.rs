@@ -84,11 +84,11 @@ config_table! {
     produce_validation: ProduceValidation = "produce.validation", Kind::Word(ProduceValidation::WORDS), "strict", "strict decompresses produced batches and walks their records, so nothing is stored that cannot be read; relaxed trusts the checksum.";
     queue_size: i32 = "queue.size", int(65_536), "33554432", "Bytes of one partition that may wait to be durable; past it producers are held back.";
     queued_max_answer_bytes: i64 = "queued.max.answer.bytes", long(0), "268435456", "Bytes of records in answers on their way over all connections; past it answers get small.";
-    queued_max_request_bytes: i64 = "queued.max.request.bytes", long(65_536), "268435456", "Bytes of requests in flight over all connections; past it connections are not read.";
+    queued_max_request_bytes: i64 = "queued.max.request.bytes", long(65_536), "268435456", "Bytes of requests in flight over all connections. A request above 64 KiB is read on when there is room for all of it, first come first served; smaller ones need not wait for those of other connections.";
     rack: String = "broker.rack", Kind::Text, "", "The rack of this broker, told to clients.";
     shutdown_timeout_ms: i64 = "shutdown.timeout.ms", long(0), "10000", "How long a stop waits for answers that are on their way, in milliseconds.";
     socket_request_max_bytes: i32 = "socket.request.max.bytes", int(1024), "104857600", "The largest request, in bytes. A longer one ends its connection.";
-    socket_request_timeout_ms: i64 = "socket.request.timeout.ms", long(1), "30000", "How long the bytes of one request, or of one answer, may stand still before the connection is closed, in milliseconds.";
+    socket_request_timeout_ms: i64 = "socket.request.timeout.ms", long(1), "30000", "How long the bytes of one request, or of one answer, may stand still before the connection is closed, in milliseconds. A request that takes longer altogether must come at 256 KiB a second.";
     wal_file_bytes: i64 = "wal.file.bytes", long(65_536), "67108864", "The size of a file of the write-ahead log.";
     wal_max_bytes: i64 = "wal.max.bytes", long(131_072), "268435456", "Bytes of the write-ahead log that a recovery may have to replay.";
     wal_sync: SyncMode = "wal.sync", Kind::Word(SyncMode::WORDS), "always", "When the write-ahead log is flushed. always: before every acknowledgement, nothing acknowledged is lost. interval: every wal.sync.interval.ms, a power cut loses at most that much. os: when the system likes, a power cut loses what it had not written; kill -9 alone loses nothing in any mode.";

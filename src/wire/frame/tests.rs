@@ -69,9 +69,8 @@ fn hostile_beginnings_are_refused_at_once() {
 fn the_end_between_frames_is_no_error() {
     let mut frames = reader(&[0, 0, 0, 2, 7, 8, 0, 0, 0, 0], &[], ANSWERS);
     assert_eq!(run(frames.next()).expect("whole").as_deref(), Some(&[7, 8][..]));
-    assert!(frames.has_frame());
-    assert_eq!(run(frames.next()).expect("whole").as_deref(), Some(&[][..]));
-    assert!(!frames.has_frame());
+    assert_eq!(frames.take().expect("whole").as_deref(), Some(&[][..]));
+    assert_eq!((frames.take().expect("nothing wrong"), frames.frame_bytes().expect("nothing wrong")), (None, None));
     assert!(run(frames.next()).expect("the end").is_none());
 }
 
@@ -93,6 +92,21 @@ fn large_frames_come_through_whole() {
         let mut frames = reader(&bytes, &vec![run_length; 4000], ANSWERS);
         assert!(run(frames.next()).expect("whole").expect("one").as_ref() == &bytes[4..]);
     }
+}
+
+#[test]
+fn no_more_is_read_than_there_is_room_for_and_nothing_behind_a_large_frame() {
+    let mut bytes = 300_000_u32.to_be_bytes().to_vec();
+    bytes.extend(vec![1; 600_000]);
+    let mut frames = reader(&bytes, &[], ANSWERS);
+    while frames.buffered() < 100_000 {
+        assert!(run(frames.fill(100_000)).expect("more"));
+    }
+    assert_eq!((frames.buffered(), frames.frame_bytes().expect("fine")), (100_000, Some(300_004)));
+    while frames.take().expect("fine").is_none() {
+        assert!(run(frames.fill(usize::MAX)).expect("more"));
+    }
+    assert_eq!(frames.buffered(), 0);
 }
 
 #[test]
