@@ -1,4 +1,7 @@
 //! Opening a partition's directory: which of its files count, and up to where. See [`super::recovery`] for the whole.
+//!
+//! In two steps. [`look`] reads manifest and checkpoint and changes nothing that counts. [`Found::open`] opens the segments,
+//! and cuts them to the checkpoint, once it is known from where on the write-ahead log still has everything.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +12,8 @@ use super::segments::{self, Files, Segments};
 use crate::io::Env;
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
-use crate::storage::segment::{OpenAs, Segment, SegmentContext, SegmentError};
-use crate::storage::{Checkpoint, CheckpointStore, FileKind, Manifest, PartitionDir, checkpoint, durable};
+use crate::storage::segment::{OpenAs, ScanReport, Segment, SegmentContext, SegmentError};
+use crate::storage::{Checkpoint, CheckpointStore, FileKind, Lsn, Manifest, PartitionDir, checkpoint, durable};
 
 /// Set-aside directories of one name that are looked past.
 const ASIDE_MAX: u32 = 10_000;
@@ -18,35 +21,62 @@ const ASIDE_MAX: u32 = 10_000;
 /// What a directory holds.
 pub(super) struct Opened {
     pub(super) segments: Segments,
-    /// The checkpoint that the segments were cut to.
+    /// The checkpoint that the segments were opened by.
     pub(super) checkpoint: Option<Checkpoint>,
+    /// What was found behind that checkpoint and not cut off.
+    pub(super) past: Option<Past>,
 }
 
-/// Opens the directory of a partition, if there is one.
-pub(super) async fn open(
+/// What follows a checkpoint that may not be the last one.
+pub(super) struct Past {
+    /// The last entry that the write-ahead log does not have any more.
+    pub(super) covered: Lsn,
+    /// Why the records that were found may not be all: an error, unless the write-ahead log goes on where they end.
+    pub(super) doubt: Option<OpenError>,
+}
+
+/// A partition's directory, looked at.
+pub(super) struct Found {
+    pub(super) spec: PartitionSpec,
+    env: Env,
+    context: SegmentContext,
+    dir: PartitionDir,
+    files: Option<FoundFiles>,
+}
+
+/// A directory whose files count.
+struct FoundFiles {
+    manifest: Manifest,
+    checkpoints: CheckpointStore,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// Looks at the directory of a partition, if there is one.
+pub(super) async fn look(
     env: &Env,
     context: &SegmentContext,
     data_dir: &Path,
-    spec: &PartitionSpec,
-) -> Result<Opened, OpenError> {
-    let opening = Opening { env, context, dir: segments::partition_dir(data_dir, spec)?, spec };
-    opening.open().await
+    spec: PartitionSpec,
+) -> Result<Found, OpenError> {
+    let dir = segments::partition_dir(data_dir, &spec)?;
+    let mut found = Found { spec, env: env.clone(), context: context.clone(), dir, files: None };
+    found.files = found.look().await?;
+    Ok(found)
 }
 
-struct Opening<'a> {
-    env: &'a Env,
-    context: &'a SegmentContext,
-    dir: PartitionDir,
-    spec: &'a PartitionSpec,
-}
+impl Found {
+    /// Up to where the checkpoint has everything.
+    pub(super) fn covered(&self) -> Lsn {
+        let checkpoint = self.files.as_ref().and_then(|files| files.checkpoint.as_ref());
+        checkpoint.map(|checkpoint| checkpoint.lsn).unwrap_or_default()
+    }
 
-impl Opening<'_> {
-    async fn open(self) -> Result<Opened, OpenError> {
+    async fn look(&self) -> Result<Option<FoundFiles>, OpenError> {
         let exists = self.env.disk().exists(self.dir.path()).await;
         if !exists.map_err(|source| self.io("looking for the directory", source))? {
-            return Ok(self.empty());
+            return Ok(None);
         }
-        let manifest = match Manifest::load(self.env, self.dir.path(), self.spec.key).await {
+        let manifest = match Manifest::load(&self.env, self.dir.path(), self.spec.key).await {
             Ok(manifest) => Some(manifest),
             Err(LoadError::Missing) => None,
             Err(error @ LoadError::Damaged(_)) => {
@@ -55,15 +85,15 @@ impl Opening<'_> {
             }
             Err(LoadError::Foreign(other)) => {
                 self.set_aside(&other.to_string()).await?;
-                return Ok(self.empty());
+                return Ok(None);
             }
             Err(error) => return Err(OpenError::Manifest { dir: self.dir.path().to_owned(), error }),
         };
-        let (checkpoints, checkpoint) = match CheckpointStore::open(self.env, self.dir.path(), self.spec.key).await {
+        let (checkpoints, checkpoint) = match CheckpointStore::open(&self.env, self.dir.path(), self.spec.key).await {
             Ok(opened) => opened,
             Err(checkpoint::OpenError::Foreign(other)) => {
                 self.set_aside(&other.to_string()).await?;
-                return Ok(self.empty());
+                return Ok(None);
             }
             Err(error) => return Err(OpenError::Checkpoint { dir: self.dir.path().to_owned(), error }),
         };
@@ -72,22 +102,31 @@ impl Opening<'_> {
             None => match self.rebuild_manifest().await? {
                 Some(manifest) => manifest,
                 // Creation was under way: nothing in here counts, and the files are taken over when they are needed.
-                None if checkpoint.is_none() => return Ok(self.empty()),
+                None if checkpoint.is_none() => return Ok(None),
                 None => {
                     let source = io::Error::new(io::ErrorKind::NotFound, "a checkpoint without any segment file");
                     return Err(self.io("opening the segments", source));
                 }
             },
         };
-        match checkpoint {
-            Some(checkpoint) => self.cut_to(manifest, checkpoints, checkpoint).await,
-            None => self.scan(manifest, checkpoints).await,
-        }
+        Ok(Some(FoundFiles { manifest, checkpoints, checkpoint }))
     }
 
-    fn empty(&self) -> Opened {
-        let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), Vec::new(), None);
-        Opened { segments, checkpoint: None }
+    /// Opens the segments. The write-ahead log has every entry from block `from` on; none at all if that is `None`.
+    pub(super) async fn open(mut self, from: Option<Lsn>) -> Result<Opened, OpenError> {
+        let Some(FoundFiles { manifest, checkpoints, checkpoint }) = self.files.take() else {
+            let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, Vec::new(), None);
+            return Ok(Opened { segments, checkpoint: None, past: None });
+        };
+        let Some(checkpoint) = checkpoint else {
+            return self.scan(manifest, checkpoints).await;
+        };
+        // A crash leaves a slot torn only while the write-ahead log has all that the other one lacks.
+        let is_last = checkpoints.doubt().is_none();
+        if from.is_some_and(|from| is_last || from <= checkpoint.lsn.next()) {
+            return self.cut_to(manifest, checkpoints, checkpoint).await;
+        }
+        self.go_past(manifest, checkpoints, checkpoint, from).await
     }
 
     /// Opens the segments up to the checkpoint; what lies past it goes.
@@ -97,25 +136,74 @@ impl Opening<'_> {
         checkpoints: CheckpointStore,
         checkpoint: Checkpoint,
     ) -> Result<Opened, OpenError> {
-        let kept = manifest.segments.partition_point(|segment| segment.base_offset <= checkpoint.segment);
-        let dropped = manifest.segments.split_off(kept);
-        let Some(last) = manifest.segments.last_mut().filter(|last| last.base_offset == checkpoint.segment) else {
-            let source = io::Error::new(io::ErrorKind::InvalidData, "the manifest lacks the checkpoint's segment");
-            return Err(self.io("opening the segments", source));
-        };
-        if last.sealed.take().is_some() || !dropped.is_empty() {
+        let number = self.checkpointed_segment(&manifest, &checkpoint)?;
+        let dropped = manifest.segments.split_off(number + 1);
+        if manifest.segments[number].sealed.take().is_some() || !dropped.is_empty() {
             crate::sometimes!("log.recovery_dropped_segments");
-            let stored = manifest.store(self.env, self.dir.path()).await;
+            let stored = manifest.store(&self.env, self.dir.path()).await;
             stored.map_err(|source| self.io("storing the manifest", source))?;
         }
         let mut list = Vec::with_capacity(manifest.segments.len());
         for meta in &manifest.segments {
             let known = OpenAs::Known { len: checkpoint.position, next_offset: checkpoint.next_offset };
-            list.push(self.segment(meta, meta.sealed.map_or(known, OpenAs::Sealed)).await?);
+            list.push(self.segment(meta, meta.sealed.map_or(known, OpenAs::Sealed)).await?.0);
         }
+        Ok(self.opened(manifest, checkpoints, list, Some(checkpoint), None))
+    }
+
+    /// Opens the segments by a checkpoint that may not be the last one: what is whole past it counts, and nothing is cut.
+    async fn go_past(
+        self,
+        manifest: Manifest,
+        checkpoints: CheckpointStore,
+        checkpoint: Checkpoint,
+        from: Option<Lsn>,
+    ) -> Result<Opened, OpenError> {
+        let number = self.checkpointed_segment(&manifest, &checkpoint)?;
+        let mut list = Vec::with_capacity(manifest.segments.len());
+        let mut stopped = None;
+        for (at, meta) in manifest.segments.iter().enumerate() {
+            let (len, next_offset) =
+                if at == number { (checkpoint.position, checkpoint.next_offset) } else { (0, meta.base_offset) };
+            let how = meta.sealed.map_or(OpenAs::Past { len, next_offset }, OpenAs::Sealed);
+            let (segment, report) = self.segment(meta, how).await?;
+            list.push(segment);
+            stopped = report.stopped.map(|(position, why)| (meta.base_offset, position, why));
+        }
+        let dir = self.dir.path().display();
+        let end = list.last().map_or(checkpoint.next_offset, Segment::next_offset);
+        let slot = checkpoints.doubt().map(|(slot, why)| format!("{slot} {why}"));
+        if end > checkpoint.next_offset || stopped.is_some() {
+            crate::sometimes!("log.recovery_past_checkpoint");
+            let (why, kept) = (slot.as_deref().unwrap_or("the write-ahead log is empty"), checkpoint.next_offset..end);
+            tracing::warn!(%dir, why, ?kept, "kept the records that the segment files hold behind an older checkpoint");
+        }
+        let doubt = stopped.zip(slot).filter(|_| from.is_some()).map(|((base_offset, position, why), slot)| {
+            let path = self.dir.file(base_offset, FileKind::Log);
+            OpenError::Unproven { path, position, why, slot, end }
+        });
+        let covered = from.map_or(checkpoint.lsn, |from| checkpoint.lsn.max(Lsn(from.0.saturating_sub(1))));
+        let past = Past { covered, doubt };
+        Ok(self.opened(manifest, checkpoints, list, Some(checkpoint), Some(past)))
+    }
+
+    /// The number in the manifest of the segment that the checkpoint lies in.
+    fn checkpointed_segment(&self, manifest: &Manifest, checkpoint: &Checkpoint) -> Result<usize, OpenError> {
+        let number = manifest.segments.iter().position(|segment| segment.base_offset == checkpoint.segment);
+        number.ok_or_else(|| OpenError::Unlisted { dir: self.dir.path().to_owned(), segment: checkpoint.segment })
+    }
+
+    fn opened(
+        self,
+        manifest: Manifest,
+        checkpoints: CheckpointStore,
+        list: Vec<Segment>,
+        checkpoint: Option<Checkpoint>,
+        past: Option<Past>,
+    ) -> Opened {
         let files = Files { manifest, checkpoints, active_since: None };
-        let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), list, Some(files));
-        Ok(Opened { segments, checkpoint: Some(checkpoint) })
+        let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, list, Some(files));
+        Opened { segments, checkpoint, past }
     }
 
     /// Opens the segments without a checkpoint: what is whole counts.
@@ -129,12 +217,10 @@ impl Opening<'_> {
                 continue;
             }
             let how = meta.sealed.map_or(OpenAs::Scan(OffsetRule::Dense), OpenAs::Sealed);
-            list.push(self.segment(meta, how).await?);
+            list.push(self.cutting(meta, how).await?);
         }
         crate::sometimes!("log.recovery_without_checkpoint");
-        let files = Files { manifest, checkpoints, active_since: None };
-        let segments = Segments::new(self.env, self.context, self.spec.key, self.dir.clone(), list, Some(files));
-        Ok(Opened { segments, checkpoint: None })
+        Ok(self.opened(manifest, checkpoints, list, None, None))
     }
 
     async fn is_there(&self, meta: &SegmentMeta) -> Result<bool, OpenError> {
@@ -144,15 +230,20 @@ impl Opening<'_> {
 
     async fn create(&self, meta: &SegmentMeta) -> Result<Segment, OpenError> {
         let options = segments::segment_options(&self.spec.config);
-        let created = Segment::create(self.context, &self.dir, meta.base_offset, options).await;
-        durable::sync_dir(self.env, self.dir.path()).await;
+        let created = Segment::create(&self.context, &self.dir, meta.base_offset, options).await;
+        durable::sync_dir(&self.env, self.dir.path()).await;
         created.map_err(|error| self.at(error))
     }
 
-    async fn segment(&self, meta: &SegmentMeta, how: OpenAs) -> Result<Segment, OpenError> {
+    async fn segment(&self, meta: &SegmentMeta, how: OpenAs) -> Result<(Segment, ScanReport), OpenError> {
         let options = segments::segment_options(&self.spec.config);
-        let opened = Segment::open(self.context, &self.dir, meta.base_offset, options, how).await;
-        let (segment, report) = opened.map_err(|error| self.at(error))?;
+        let opened = Segment::open(&self.context, &self.dir, meta.base_offset, options, how).await;
+        opened.map_err(|error| self.at(error))
+    }
+
+    /// Opens a segment that a scan may cut.
+    async fn cutting(&self, meta: &SegmentMeta, how: OpenAs) -> Result<Segment, OpenError> {
+        let (segment, report) = self.segment(meta, how).await?;
         if let Some((position, why)) = report.stopped {
             let dir = self.dir.path().display();
             tracing::warn!(%dir, segment = meta.base_offset, position, %why, "a segment was cut where its records end");
@@ -171,7 +262,7 @@ impl Opening<'_> {
         let mut manifest = Manifest { partition: self.spec.key, segments: Vec::new() };
         for (number, &base_offset) in bases.iter().enumerate() {
             let meta = SegmentMeta { base_offset, tier: Tier::Hot, sealed: None };
-            let segment = self.segment(&meta, OpenAs::Scan(OffsetRule::Dense)).await?;
+            let segment = self.cutting(&meta, OpenAs::Scan(OffsetRule::Dense)).await?;
             let follows =
                 manifest.segments.last().and_then(|last| last.sealed).is_none_or(|s| s.next_offset == base_offset);
             if !follows || (segment.is_empty() && number > 0) {
@@ -186,7 +277,7 @@ impl Opening<'_> {
         if last.sealed.take().is_none_or(|sealed| sealed.len == 0) && manifest.segments.len() == 1 {
             return Ok(None);
         }
-        let stored = manifest.store(self.env, self.dir.path()).await;
+        let stored = manifest.store(&self.env, self.dir.path()).await;
         stored.map_err(|source| self.io("storing the manifest", source))?;
         Ok(Some(manifest))
     }
@@ -204,7 +295,7 @@ impl Opening<'_> {
             tracing::warn!(dir = %path.display(), aside = %aside.display(), owner, "the directory is another topic's");
             let renamed = self.env.disk().rename(path, &aside).await;
             renamed.map_err(|source| self.io("setting the directory aside", source))?;
-            durable::sync_dir(self.env, parent).await;
+            durable::sync_dir(&self.env, parent).await;
             return Ok(());
         }
         let source = io::Error::new(io::ErrorKind::AlreadyExists, "too many directories were set aside");

@@ -6,6 +6,8 @@
 //! |---|---|
 //! | no directory, or one without manifest, checkpoint and records | the partition is empty; the write-ahead log has everything |
 //! | manifest and checkpoint | segments past the checkpoint go, its segment is cut to its position |
+//! | one checkpoint slot whole, the other torn, and all that the whole one lacks in the write-ahead log | as above |
+//! | the same, and the write-ahead log has moved on | not left by a crash: nothing is cut. The whole batches behind the checkpoint count, with a warning; where they end at damage and the write-ahead log does not go on: refuse to start |
 //! | manifest, no checkpoint | the first one was never completed: whole batches of the segments count, and say what their producers were at (the write-ahead log may have lost the newest of them) |
 //! | manifest damaged or missing beside records | rebuilt from the segment files |
 //! | manifest of another topic id | the directory is set aside under another name |
@@ -26,12 +28,13 @@ use std::path::PathBuf;
 use super::config::LogManagerConfig;
 use super::epochs::EpochCache;
 use super::manager::PartitionSpec;
-use super::open;
+use super::open::{self, Found};
 use super::partition::Recovered;
 use super::producer::{ProducerBatch, Producers, SnapshotDamaged};
 use super::segments::Segments;
 use crate::io::{BoxFuture, Env};
 use crate::storage::checkpoint::{self, Checkpoint, EpochStart};
+use crate::storage::frame::FrameError;
 use crate::storage::names::NameError;
 use crate::storage::segment::{SegmentContext, SegmentError};
 use crate::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal, WalOpenError};
@@ -94,6 +97,37 @@ pub enum OpenError {
         /// Why.
         error: SnapshotDamaged,
     },
+    /// The manifest does not list the segment that the checkpoint lies in.
+    #[error(
+        "the manifest in {} lacks segment {segment}, in which the checkpoint lies: one of the two is of another time. \
+         Restore the directory from a copy, or move the manifest elsewhere to have it made anew from the segment files",
+        dir.display()
+    )]
+    Unlisted {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Base offset of the segment.
+        segment: i64,
+    },
+    /// Acknowledged records may have been where nothing can be read, and what would tell is lost.
+    #[error(
+        "{} cannot be read from byte {position} on ({why}), and the checkpoint that would say whether acknowledged records \
+         were there is lost ({slot}). Nothing was changed. Restore the data folder from a copy; or, to give up whatever \
+         was at offset {end} and behind it, cut the file (truncate -s {position} FILE) and start again",
+        path.display()
+    )]
+    Unproven {
+        /// The segment file.
+        path: PathBuf,
+        /// Where it becomes unreadable, in bytes.
+        position: u64,
+        /// What is wrong there.
+        why: FrameError,
+        /// The damaged checkpoint slot.
+        slot: String,
+        /// The offset after the last record that can be read.
+        end: i64,
+    },
     /// Records that were acknowledged are in neither the segment files nor the write-ahead log.
     #[error(
         "partition {partition} of topic {topic:?} ends at offset {log_end}, but the write-ahead log goes on at {found}: \
@@ -128,13 +162,13 @@ pub(super) async fn recover(
     config: &LogManagerConfig,
     specs: Vec<PartitionSpec>,
 ) -> Result<RecoveredAll, OpenError> {
-    let mut replay = Replay { partitions: BTreeMap::new(), failed: None };
+    let mut found = Vec::with_capacity(specs.len());
     for spec in specs {
-        let rebuild = Rebuild::load(env, context, config, spec).await?;
-        replay.partitions.insert(rebuild.spec.key, rebuild);
+        found.push(open::look(env, context, &config.data_dir, spec).await?);
     }
     // A partition without a checkpoint needs all there is, so nothing is given as a floor.
-    let checkpointed = replay.partitions.values().map(|rebuild| rebuild.covered).max().unwrap_or_default();
+    let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
+    let mut replay = Replay { env: env.clone(), found, partitions: BTreeMap::new(), failed: None };
     let known = KnownLsns { checkpointed, ..KnownLsns::default() };
     let opened = Wal::open(env, &config.data_dir.join("wal"), config.wal.clone(), known, &mut replay).await;
     if let Some(error) = replay.failed {
@@ -152,21 +186,39 @@ pub(super) async fn recover(
 
 /// Applies replayed entries to the partitions.
 struct Replay {
+    env: Env,
+    /// Partitions whose files have not been opened yet.
+    found: Vec<Found>,
     partitions: BTreeMap<PartitionKey, Rebuild>,
     failed: Option<OpenError>,
 }
 
+impl Replay {
+    /// Keeps the error, and gives the write-ahead log one to stop with.
+    fn fail(&mut self, error: OpenError) -> VisitError {
+        let message = error.to_string();
+        self.failed = Some(error);
+        message.into()
+    }
+}
+
 impl ReplayVisitor for Replay {
+    fn begins(&mut self, from: Option<Lsn>) -> BoxFuture<'_, Result<(), VisitError>> {
+        Box::pin(async move {
+            for found in std::mem::take(&mut self.found) {
+                let rebuild = Rebuild::load(&self.env, found, from).await.map_err(|error| self.fail(error))?;
+                self.partitions.insert(rebuild.spec.key, rebuild);
+            }
+            Ok(())
+        })
+    }
+
     fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>> {
         Box::pin(async move {
             let Some(rebuild) = self.partitions.get_mut(&entry_partition(&entry)) else {
                 return Ok(());
             };
-            rebuild.apply(lsn, entry).await.map_err(|error| {
-                let message = error.to_string();
-                self.failed = Some(error);
-                message.into()
-            })
+            rebuild.apply(lsn, entry).await.map_err(|error| self.fail(error))
         })
     }
 }
@@ -189,18 +241,18 @@ struct Rebuild {
     applied: Option<Lsn>,
     /// The offset after the last batch that was replayed, skipped ones included.
     replayed_to: i64,
+    /// Whether the segment files hold records that neither the checkpoint nor the write-ahead log vouches for.
+    uncheckpointed: bool,
+    /// Why those may not be all; settled when the write-ahead log goes on where they end.
+    doubt: Option<OpenError>,
     gathered: Vec<RecordBatch>,
     gathered_bytes: usize,
 }
 
 impl Rebuild {
-    async fn load(
-        env: &Env,
-        context: &SegmentContext,
-        config: &LogManagerConfig,
-        spec: PartitionSpec,
-    ) -> Result<Self, OpenError> {
-        let opened = open::open(env, context, &config.data_dir, &spec).await?;
+    async fn load(env: &Env, found: Found, from: Option<Lsn>) -> Result<Self, OpenError> {
+        let spec = found.spec.clone();
+        let opened = found.open(from).await?;
         let segments = opened.segments;
         let dir = segments.dir();
         let end = segments.list().last().map_or(0, |active| active.next_offset());
@@ -215,6 +267,8 @@ impl Rebuild {
             checkpointed_to: 0,
             applied: None,
             replayed_to: 0,
+            uncheckpointed: false,
+            doubt: None,
             gathered: Vec::new(),
             gathered_bytes: 0,
             dir,
@@ -222,15 +276,22 @@ impl Rebuild {
         };
         match opened.checkpoint {
             Some(checkpoint) => rebuild.start_from(checkpoint)?,
-            None => rebuild.remember_segments().await?,
+            None => rebuild.remember_segments(0).await?,
+        }
+        if let Some(past) = opened.past {
+            rebuild.remember_segments(rebuild.log_end).await?;
+            rebuild.uncheckpointed = end > rebuild.log_end;
+            (rebuild.log_end, rebuild.checkpointed_to) = (end, end);
+            (rebuild.covered, rebuild.doubt) = (past.covered, past.doubt);
         }
         Ok(rebuild)
     }
 
-    /// Without a checkpoint, the batches in the segment files say what their producers and leader epochs were.
-    async fn remember_segments(&mut self) -> Result<(), OpenError> {
+    /// Without a checkpoint, the batches in the segment files say what their producers and leader epochs were; those from
+    /// offset `from` on, where the checkpoint may not be the last one.
+    async fn remember_segments(&mut self, from: i64) -> Result<(), OpenError> {
         for segment in self.segments.list().iter() {
-            let (mut offset, end) = (segment.base_offset(), segment.next_offset());
+            let (mut offset, end) = (segment.base_offset().max(from), segment.next_offset());
             while offset < end {
                 let read = segment.read(offset, GATHERED_BYTES_MAX, end).await;
                 let runs = read.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?;
@@ -310,6 +371,7 @@ impl Rebuild {
                 found: base_offset,
             });
         }
+        self.doubt = None;
         self.epochs.begin(batch.leader_epoch(), base_offset);
         self.remember(&batch, base_offset);
         self.log_end = last_offset + 1;
@@ -358,8 +420,11 @@ impl Rebuild {
 
     /// Makes what was applied durable: afterwards the write-ahead log is not needed for this partition.
     async fn finish(&mut self) -> Result<(), OpenError> {
+        if let Some(doubt) = self.doubt.take() {
+            return Err(doubt);
+        }
         self.write().await?;
-        let Some(applied) = self.applied else {
+        let Some(applied) = self.applied.or(self.uncheckpointed.then_some(self.covered)) else {
             return Ok(());
         };
         let mut writer = self.segments.write().await;
@@ -446,7 +511,8 @@ mod tests {
             manager.close().await;
 
             let context = SegmentContext::new(env.clone(), 1);
-            let mut rebuild = Rebuild::load(&env, &context, &limits, spec).await.expect("it loads");
+            let found = open::look(&env, &context, &limits.data_dir, spec).await.expect("readable");
+            let mut rebuild = Rebuild::load(&env, found, Some(Lsn(1))).await.expect("it loads");
             let partly_covered = rebuild.covered.next();
             let cut = Entry::Truncate { partition: key, end_offset: 0 };
             rebuild.apply(partly_covered, cut).await.expect("applied");

@@ -1,5 +1,7 @@
 //! The partition log on the real file system: appending, reading back, and coming back after a stop and after a crash.
 
+mod damage;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +30,15 @@ fn spec(leader_epoch: i32, segment_bytes: u64) -> PartitionSpec {
 }
 
 async fn open_with(env: &Env, dir: &Path, spec: PartitionSpec) -> LogManager {
+    open_all(env, dir, vec![spec]).await.expect("the log opens")
+}
+
+async fn open_all(env: &Env, dir: &Path, specs: Vec<PartitionSpec>) -> Result<LogManager, OpenError> {
     let mut config = LogManagerConfig::new(dir.to_owned(), WalConfig::sim());
     config.free_space_reserve = 0;
     config.tail = TailConfig { unwritten_bytes: 1 << 20, ring_bytes: 2048, write_at_once_bytes: 1024 };
     config.write_behind_delay = Duration::from_millis(5);
-    LogManager::open(env, config, vec![spec]).await.expect("the log opens")
+    LogManager::open(env, config, specs).await
 }
 
 fn batch(from: i64, records: i64, producer: Option<i32>) -> RecordBatch {

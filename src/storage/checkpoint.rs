@@ -21,7 +21,8 @@
 //!   write-ahead log applies.
 //! * **One torn slot** (any mixture of its old and new sectors): its checksum is wrong and the other slot, older and
 //!   whole, counts. The write-ahead log is released only after `store` has answered, so it still has all that the older
-//!   one needs.
+//!   one needs. A slot that was whole and rots, or goes missing, looks the same, and the write-ahead log may have moved
+//!   on: [`CheckpointStore::doubt`] tells the caller to look.
 //! * **A whole slot that is only in the page cache** (`kill -9` between write and flush, or a flush that failed): a power
 //!   cut later could take it back, after the next `store` has begun to overwrite the other one. So `open` writes the slot
 //!   that it answers with once more, and flushes it and the directory before it answers. A flush alone would not do:
@@ -135,6 +136,8 @@ pub struct CheckpointStore {
     /// Which slot the next checkpoint goes to: never the one that holds the newest whole one.
     next_slot: usize,
     next_sequence: u64,
+    /// What is wrong with the slot beside the newest whole one.
+    other: Option<DecodeError>,
 }
 
 impl CheckpointStore {
@@ -163,6 +166,7 @@ impl CheckpointStore {
             files: [None, None],
             next_slot: newest.map_or(0, |(_, at)| 1 - at),
             next_sequence: newest.map_or(1, |(sequence, _)| sequence + 1),
+            other: newest.and_then(|(_, at)| slots[1 - at].as_ref().err().cloned()),
         };
         let Some((_, at)) = newest else {
             return match slots {
@@ -193,6 +197,12 @@ impl CheckpointStore {
         Ok((store, Some(slot.checkpoint)))
     }
 
+    /// Why a checkpoint that is newer than the one that [`Self::open`] answered with may be lost: the name of the other
+    /// slot, and what is wrong with it. `None` if both are whole.
+    pub fn doubt(&self) -> Option<(&'static str, &DecodeError)> {
+        self.other.as_ref().map(|error| (FILE_NAMES[self.next_slot], error))
+    }
+
     /// Writes a checkpoint; durable when it answers. Everything that it says is flushed must be flushed already.
     ///
     /// After an error the previous checkpoint still counts. A failed flush ends the incarnation.
@@ -208,6 +218,7 @@ impl CheckpointStore {
         }
         self.next_slot = 1 - at;
         self.next_sequence += 1;
+        self.other = None;
         Ok(())
     }
 

@@ -102,13 +102,19 @@ pub(super) struct Loaded {
 }
 
 impl Segment {
-    /// Opens the active segment at its checkpointed length.
-    pub(super) async fn open_known(&self) -> Result<(), SegmentError> {
-        let view = self.view().await?;
+    /// The file's length, which is at least what is known to have been flushed.
+    async fn len_on_disk(&self, view: &View) -> Result<u64, SegmentError> {
         let found = view.file.len().await.map_err(|error| self.io_error(error))?;
         if found < view.len {
             return Err(SegmentError::Short { path: self.path(FileKind::Log), found, known: view.len });
         }
+        Ok(found)
+    }
+
+    /// Opens the active segment at its checkpointed length.
+    pub(super) async fn open_known(&self) -> Result<(), SegmentError> {
+        let view = self.view().await?;
+        let found = self.len_on_disk(&view).await?;
         crate::sometimes!("segment.cut_to_checkpoint", found > view.len);
         if found > view.len {
             view.file.set_len(view.len).await.map_err(|error| self.io_error(error))?;
@@ -130,35 +136,70 @@ impl Segment {
         Ok(())
     }
 
+    /// Opens the active segment at a length that is known and goes on over the valid frames behind it.
+    pub(super) async fn open_past(&self) -> Result<ScanReport, SegmentError> {
+        let view = self.view().await?;
+        let found = self.len_on_disk(&view).await?;
+        let Loaded { resident, mut tail, failure } = self.load_index(&view).await?;
+        if let Some((position, why)) = failure {
+            return Err(SegmentError::Damaged { path: self.path(FileKind::Log), position, why });
+        }
+        let sequence = Sequence::new(view.offsets, view.next_offset, -1);
+        let walker = Walker::new(view.file.clone(), view.len, found, sequence);
+        let (len, next_offset, report) = self.scan(walker, (view.len, view.next_offset), &resident, &mut tail).await?;
+        self.write_again(&view.file, view.len, len).await?;
+        let is_stale = lock(&resident.files).cut;
+        {
+            let mut state = self.state();
+            (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
+            state.resident = Some(resident);
+            state.tail_is_dirty = len < found;
+        }
+        if is_stale {
+            self.write_index_or_warn(IndexFlush::Now).await;
+        }
+        Ok(report)
+    }
+
+    /// Takes the valid frames that `walker` meets from `start` on, a position and an offset, into the index. Answers with
+    /// where they end.
+    async fn scan(
+        &self,
+        mut walker: Walker,
+        start: (u64, i64),
+        resident: &Resident,
+        tail: &mut Tail,
+    ) -> Result<(u64, i64, ScanReport), SegmentError> {
+        let (mut len, mut next_offset) = start;
+        loop {
+            match verified(&mut walker).await {
+                Ok(Some(met)) => {
+                    resident.account(self.0.base_offset, self.0.options.index, tail, &met);
+                    (len, next_offset) = (met.end(), met.header.last_offset + 1);
+                }
+                Ok(None) => return Ok((len, next_offset, ScanReport::default())),
+                Err(WalkError::Io(error)) => return Err(self.io_error(error)),
+                Err(WalkError::Frame { position, why }) => {
+                    return Ok((len, next_offset, ScanReport { stopped: Some((position, why)) }));
+                }
+            }
+        }
+    }
+
     /// Opens the active segment by verifying every frame; cuts the file behind the last valid one.
     pub(super) async fn open_scanning(&self) -> Result<ScanReport, SegmentError> {
         let view = self.view().await?;
         let found = view.file.len().await.map_err(|error| self.io_error(error))?;
         let sequence = Sequence::new(view.offsets, self.0.base_offset, -1);
-        let mut walker = Walker::new(view.file.clone(), 0, found, sequence);
+        let walker = Walker::new(view.file.clone(), 0, found, sequence);
         let resident = Arc::new(Resident::default());
         let mut tail = Tail::default();
-        let mut report = ScanReport::default();
-        let (mut len, mut next_offset) = (0, self.0.base_offset);
-        loop {
-            match verified(&mut walker).await {
-                Ok(Some(met)) => {
-                    resident.account(self.0.base_offset, self.0.options.index, &mut tail, &met);
-                    (len, next_offset) = (met.end(), met.header.last_offset + 1);
-                }
-                Ok(None) => break,
-                Err(WalkError::Io(error)) => return Err(self.io_error(error)),
-                Err(WalkError::Frame { position, why }) => {
-                    report.stopped = Some((position, why));
-                    break;
-                }
-            }
-        }
+        let (len, next_offset, report) = self.scan(walker, (0, self.0.base_offset), &resident, &mut tail).await?;
         if len < found {
             crate::sometimes!("segment.torn_tail");
             view.file.set_len(len).await.map_err(|error| self.io_error(error))?;
         }
-        self.write_again(&view.file, len).await?;
+        self.write_again(&view.file, 0, len).await?;
         // The index was made anew: whatever is in the files, nothing of it is kept.
         lock(&resident.files).cut = true;
         {
@@ -172,8 +213,7 @@ impl Segment {
 
     /// Makes what was scanned durable. It may be in the page cache alone, and count as clean there after a flush that
     /// failed: flushing would then succeed without writing anything.
-    async fn write_again(&self, file: &File, len: u64) -> Result<(), SegmentError> {
-        let mut position = 0;
+    async fn write_again(&self, file: &File, mut position: u64, len: u64) -> Result<(), SegmentError> {
         while position < len {
             let size = usize::try_from(len - position).unwrap_or(usize::MAX).min(REWRITE_BYTES);
             let bytes = file.read_at(position, size).await.map_err(|error| self.io_error(error))?;

@@ -85,6 +85,14 @@ pub enum OpenAs {
         /// The offset after the last record in them.
         next_offset: i64,
     },
+    /// Active, flushed up to `len`, and perhaps further: the checkpoint may not be the last one. Valid frames behind it
+    /// count; what follows them is left alone until something is appended.
+    Past {
+        /// Valid bytes of the `.log` file, at least.
+        len: u64,
+        /// The offset after the last record in them.
+        next_offset: i64,
+    },
     /// Nothing is known: every frame is verified, and the file is cut at the first invalid one.
     Scan(OffsetRule),
 }
@@ -92,7 +100,8 @@ pub enum OpenAs {
 /// What a scan met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanReport {
-    /// Where the scan stopped before the end of the file, and why. The file has been cut there.
+    /// Where the scan stopped before the end of the file, and why. The file has been cut there, unless it was opened as
+    /// [`OpenAs::Past`].
     pub stopped: Option<(u64, FrameError)>,
 }
 
@@ -216,6 +225,12 @@ impl Segment {
                 let segment = Self::with(context, dir, base_offset, options, state);
                 segment.open_known().await?;
                 Ok((segment, ScanReport::default()))
+            }
+            OpenAs::Past { len, next_offset } => {
+                let state = State::new(len, next_offset, -1, OffsetRule::Dense, false);
+                let segment = Self::with(context, dir, base_offset, options, state);
+                let report = segment.open_past().await?;
+                Ok((segment, report))
             }
             OpenAs::Scan(rule) => {
                 let state = State::new(0, base_offset, -1, rule, false);

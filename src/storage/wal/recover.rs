@@ -32,6 +32,12 @@ pub type VisitError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Takes the entries of a replay.
 pub trait ReplayVisitor: Send {
+    /// Comes once, before the first entry, and before anything else of the data folder has been changed: the log still
+    /// has every entry from block `from` on. `None` if it has no block at all.
+    fn begins(&mut self, _from: Option<Lsn>) -> BoxFuture<'_, Result<(), VisitError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// The next entry; those of one block come one after the other under the same number. The next one is read when
     /// this future is done. Batches share the memory of a read buffer of up to a block.
     fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>>;
@@ -94,6 +100,8 @@ pub(super) async fn recover(
     chain.sort_by_key(|file| file.first.map(|first| first.file_sequence));
     let (claims, highest_sequence) = claims(&files, chain.last().copied()).await?;
     let from = known.floor.max(claims.floor).max(Lsn(1));
+    let begun = visitor.begins((!chain.is_empty()).then_some(from)).await;
+    begun.map_err(|source| WalOpenError::Visitor { lsn: from, source })?;
 
     let replayed = replay(&files, &chain, from, claims.durable_below, visitor).await?;
     let next_lsn = replayed.end.max(known.checkpointed.next());
