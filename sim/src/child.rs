@@ -1,8 +1,9 @@
 //! One process per seed: two runs in one process would share counters and not be alike. Whoever wants a seed run
 //! executes its own program again with [`ARGUMENT`]; [`serve`] is what that copy does.
 
+use std::error::Error;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 use crate::runner::{self, Failure, Report, Run};
-use crate::scenario::{self, ScenarioError};
+use crate::scenario;
 use crate::trace::TraceMode;
 
 /// The first argument of a copy, which reads a [`Request`] from its standard input.
@@ -25,10 +26,10 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// still.
 const LOOKS_MAX: u32 = 90_000;
 
-/// Switches on the planted faults that the environment names. Only this program looks there, never the broker.
-pub fn plant_mutants() {
+/// The planted faults that the environment names. Only this program looks there, never the broker.
+pub fn mutants() -> Vec<String> {
     let names = std::env::var(MUTANTS).unwrap_or_default();
-    kilo::io::probe::plant(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// What a copy is asked to run.
@@ -44,19 +45,37 @@ pub struct Request {
     pub plan: Option<Plan>,
     /// Where the whole trace goes, if it is asked for.
     pub trace_file: Option<PathBuf>,
+    /// Which log lines of the broker are printed to standard error: a filter such as `kilo=debug`.
+    #[serde(default)]
+    pub log: Option<String>,
 }
 
 impl Request {
     /// A seed as it is drawn.
     pub fn new(scenario: impl Into<String>, seed: u64) -> Self {
-        Self { scenario: scenario.into(), seed, scheduler: None, plan: None, trace_file: None }
+        Self { scenario: scenario.into(), seed, scheduler: None, plan: None, trace_file: None, log: None }
     }
 
-    /// Runs it in this process.
-    pub fn run(self, trace: TraceMode) -> Result<Report, ScenarioError> {
+    /// Runs it in this process, with the planted faults that the environment names.
+    pub fn run(self, trace: TraceMode) -> Result<Report, Box<dyn Error>> {
+        kilo::io::probe::plant(mutants());
+        if let Some(filter) = &self.log {
+            let filter = tracing_subscriber::EnvFilter::try_new(filter)?;
+            let format = tracing_subscriber::fmt().without_time().with_writer(std::io::stderr);
+            format.with_ansi(std::io::stderr().is_terminal()).with_env_filter(filter).init();
+        }
         let Self { seed, scheduler, plan, .. } = self;
-        Ok(runner::run(&Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace }))
+        let run = Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace };
+        let report = runner::run(&run);
+        Ok(Report { scenario: self.scenario, cpu_ms: cpu_ms(), ..report })
     }
+}
+
+/// Processor time of this process so far, in milliseconds. Not through the C library, whose clocks the simulator
+/// replaces.
+fn cpu_ms() -> u64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    u64::try_from(spent.tv_sec * 1000 + spent.tv_nsec / 1_000_000).unwrap_or_default()
 }
 
 /// Does what a copy is for, if the arguments say that this is one; ends the process then.
@@ -73,8 +92,7 @@ pub fn serve() {
     }
 }
 
-fn one() -> Result<(), Box<dyn std::error::Error>> {
-    plant_mutants();
+fn one() -> Result<(), Box<dyn Error>> {
     let request: Request = serde_json::from_reader(io::stdin().lock())?;
     let trace_file = request.trace_file.clone();
     let report = request.run(if trace_file.is_some() { TraceMode::Keep } else { TraceMode::Hash })?;
@@ -121,6 +139,11 @@ impl Seed {
 
     /// The report, once the process has ended.
     pub fn poll(&mut self) -> io::Result<Option<Report>> {
+        Ok(self.poll_with_errors()?.map(|(report, _)| report))
+    }
+
+    /// The report and what the process wrote to standard error, once it has ended.
+    fn poll_with_errors(&mut self) -> io::Result<Option<(Report, String)>> {
         let status = self.child.try_wait()?;
         self.looks += 1;
         let hangs = status.is_none() && self.looks > LOOKS_MAX;
@@ -138,20 +161,25 @@ impl Seed {
         let (output, errors) = (read(&self.output)?, read(&self.errors)?);
         // Left behind at worst; the next run has other names.
         let _ = fs::remove_file(&self.output).and(fs::remove_file(&self.errors));
-        let report = serde_json::from_slice(&output).ok();
-        Ok(Some(report.unwrap_or_else(|| {
-            let errors = String::from_utf8_lossy(&errors);
+        let errors = String::from_utf8_lossy(&errors).into_owned();
+        let report = serde_json::from_slice(&output).unwrap_or_else(|_| {
             let what =
                 if hangs { format!("it did not end within {:?}", LOOK_EVERY * LOOKS_MAX) } else { tail(&errors) };
             Report::lost(&self.scenario, self.seed, Failure::new("simulator", what))
-        })))
+        });
+        Ok(Some((report, errors)))
     }
 
     /// Waits for the report.
-    pub fn wait(mut self) -> io::Result<Report> {
+    pub fn wait(self) -> io::Result<Report> {
+        Ok(self.wait_with_errors()?.0)
+    }
+
+    /// Waits for the report and what the process wrote to standard error.
+    pub fn wait_with_errors(mut self) -> io::Result<(Report, String)> {
         loop {
-            if let Some(report) = self.poll()? {
-                return Ok(report);
+            if let Some(ended) = self.poll_with_errors()? {
+                return Ok(ended);
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -169,26 +197,65 @@ pub fn trace_path(scenario: &str, seed: u64, which: u32) -> PathBuf {
     std::env::temp_dir().join(format!("kilo-sim-{}-{scenario}-{seed}-{which}.trace", std::process::id()))
 }
 
-/// Runs a seed twice in processes of their own and compares the whole traces, byte for byte. `Err` says where they
-/// part.
-pub fn compare(scenario: &str, seed: u64) -> io::Result<Result<Report, String>> {
-    let paths = [trace_path(scenario, seed, 0), trace_path(scenario, seed, 1)];
-    let request = |path: &PathBuf| Request { trace_file: Some(path.clone()), ..Request::new(scenario, seed) };
-    let runs = [Seed::start(&request(&paths[0]))?, Seed::start(&request(&paths[1]))?];
-    let [first, second] = runs.map(Seed::wait);
-    let (first, second) = (first?, second?);
-    let traces = paths.each_ref().map(|path| fs::read(path).unwrap_or_default());
-    for path in &paths {
-        // Absent if the run broke off, which the comparison below tells.
-        let _ = fs::remove_file(path);
+/// A seed that runs twice, in processes of their own, to have the whole traces compared, byte for byte.
+pub struct Comparison {
+    scenario: String,
+    seed: u64,
+    runs: [(Seed, Option<Report>); 2],
+    traces: [PathBuf; 2],
+}
+
+impl Comparison {
+    /// Starts both.
+    pub fn start(scenario: &str, seed: u64) -> io::Result<Self> {
+        let file = |which| trace_path(&scenario.replace('/', "-"), seed, which);
+        let traces = [file(0), file(1)];
+        let request = |path: &PathBuf| Request { trace_file: Some(path.clone()), ..Request::new(scenario, seed) };
+        let runs = [(Seed::start(&request(&traces[0]))?, None), (Seed::start(&request(&traces[1]))?, None)];
+        Ok(Self { scenario: scenario.to_owned(), seed, runs, traces })
     }
-    if traces[0].is_empty() {
-        return Ok(Err(format!("there is no trace\n{first}")));
+
+    /// The scenario.
+    pub fn scenario(&self) -> &str {
+        &self.scenario
     }
-    if traces[0] != traces[1] || first.trace_hash != second.trace_hash {
-        return Ok(Err(difference(&traces[0], &traces[1])));
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
-    Ok(Ok(first))
+
+    /// Whether both have ended.
+    pub fn is_done(&mut self) -> io::Result<bool> {
+        for (run, report) in &mut self.runs {
+            if report.is_none() {
+                *report = run.poll()?;
+            }
+        }
+        Ok(self.runs.iter().all(|(_, report)| report.is_some()))
+    }
+
+    /// Waits for both. `Err` says where the traces part.
+    pub fn result(mut self) -> io::Result<Result<Report, String>> {
+        while !self.is_done()? {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let traces = self.traces.each_ref().map(|path| fs::read(path).unwrap_or_default());
+        for path in &self.traces {
+            // Absent if the run broke off, which the comparison below tells.
+            let _ = fs::remove_file(path);
+        }
+        let [Some(first), Some(second)] = self.runs.map(|(_, report)| report) else {
+            return Ok(Err("a run has no report".to_owned()));
+        };
+        if traces[0].is_empty() {
+            return Ok(Err(format!("there is no trace\n{first}")));
+        }
+        if traces[0] != traces[1] || first.trace_hash != second.trace_hash {
+            return Ok(Err(difference(&traces[0], &traces[1])));
+        }
+        Ok(Ok(first))
+    }
 }
 
 fn difference(first: &[u8], second: &[u8]) -> String {

@@ -16,5 +16,6 @@ pub mod oracle;
 pub mod plan;
 pub mod runner;
 pub mod scenario;
+pub mod shrink;
 pub mod trace;
 pub mod workload;

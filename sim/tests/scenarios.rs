@@ -7,7 +7,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kilo_sim::child::{self, Request, Seed};
-use kilo_sim::scenario::{self, Scenario};
+use kilo_sim::scenario::{self, Pinned, Scenario};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
@@ -35,6 +35,13 @@ fn main() {
             trials.push(Trial::test(title, move || run(&name, seed)).with_kind(kind));
         }
     }
+    for scenario in scenarios {
+        for pinned in scenario.pinned {
+            let title = format!("{}::pinned_{}", scenario.name, pinned.seed);
+            let name = scenario.name.clone();
+            trials.push(Trial::test(title, move || run_pinned(&name, pinned)).with_kind("pinned"));
+        }
+    }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -47,4 +54,19 @@ fn fresh_start() -> u64 {
 fn run(name: &str, seed: u64) -> Result<(), Failed> {
     let report = Seed::start(&Request::new(name, seed)).and_then(Seed::wait)?;
     if report.is_good() { Ok(()) } else { Err(report.to_string().into()) }
+}
+
+/// A run that is written down passes, and still reaches what it was written down for.
+fn run_pinned(name: &str, pinned: Pinned) -> Result<(), Failed> {
+    let request = Request { scheduler: pinned.scheduler, plan: Some(pinned.plan), ..Request::new(name, pinned.seed) };
+    let report = Seed::start(&request).and_then(Seed::wait)?;
+    if !report.is_good() {
+        return Err(report.to_string().into());
+    }
+    match pinned.reaches {
+        Some(probe) if !report.probes.contains_key(&probe) => {
+            Err(format!("the pinned run does not reach `{probe}` any more: {:?}", report.probes).into())
+        }
+        _ => Ok(()),
+    }
 }

@@ -98,6 +98,11 @@ pub fn run<F: Future>(config: SimConfig, scenario: impl FnOnce(Sim) -> F) -> F::
     })
 }
 
+/// The supervisor's random stream of `purpose` in the run of a seed.
+pub fn stream(seed: u64, purpose: &str) -> fastrand::Rng {
+    fastrand::Rng::with_seed(world::mix(seed, &[b"sim", purpose.as_bytes()]))
+}
+
 /// The supervisor's view of the world. Cheap to clone.
 #[derive(Clone)]
 pub struct Sim {
@@ -127,7 +132,7 @@ impl Sim {
 
     /// The random stream of `purpose`. The same purpose gives the same stream again.
     pub fn rng(&self, purpose: &str) -> fastrand::Rng {
-        fastrand::Rng::with_seed(world::mix(self.shared.seed, &[b"sim", purpose.as_bytes()]))
+        stream(self.shared.seed, purpose)
     }
 
     /// Creates a machine with an empty disk and an address of its own, switched on, with nothing running.

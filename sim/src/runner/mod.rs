@@ -46,8 +46,34 @@ pub struct Run {
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 const BROKER_PORT: u16 = 9092;
 
+/// Stack of the thread that a run has to itself.
+const STACK_BYTES: usize = 16 << 20;
+
 /// Runs one seed. One run a process: a second one would not be deterministic.
+///
+/// It has a thread to itself: the standard library seeds its hash maps once a thread, and whoever made one on this
+/// thread before, a logger for example, would have done so with keys that are different each time.
 pub fn run(run: &Run) -> Report {
+    let report = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
+        thread.spawn_scoped(scope, || run_here(run)).map(std::thread::ScopedJoinHandle::join)
+    });
+    match report {
+        Ok(Ok(report)) => report,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(error) => {
+            let failures = vec![Failure::new("simulator", format!("no thread for the run: {error}"))];
+            Report::broken(run, run.plan.clone().unwrap_or_default(), failures)
+        }
+    }
+}
+
+/// How many clients a run has.
+pub fn clients(scenario: &Scenario, seed: u64) -> u32 {
+    workload::draw(scenario, &mut crate::host::stream(seed, "workload")).len() as u32
+}
+
+fn run_here(run: &Run) -> Report {
     let scheduler = run.scheduler.unwrap_or(run.seed);
     let config = SimConfig { trace: run.trace, scheduler, time_limit: TIME_LIMIT, ..SimConfig::new(run.seed) };
     crate::host::run(config, |sim| async move {

@@ -39,6 +39,8 @@ pub struct Report {
     pub trace_lines: u64,
     /// Simulated milliseconds.
     pub simulated_ms: u64,
+    /// Milliseconds of processor time that it took.
+    pub cpu_ms: u64,
     /// Sends begun.
     pub sends: u64,
     /// Sends acknowledged.
@@ -47,6 +49,8 @@ pub struct Report {
     pub reads: u64,
     /// Records in them.
     pub records_read: u64,
+    /// Operations judged.
+    pub operations: u64,
     /// Incarnations of the broker.
     pub starts: u64,
     /// Faults in the plan.
@@ -86,6 +90,7 @@ impl Report {
             acknowledged: history.acknowledged() as u64,
             reads: history.reads.len() as u64,
             records_read: history.seen.len() as u64,
+            operations: history.operations() as u64,
             starts: starts as u64,
             probes: probes.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             trace: sim.trace_text(),
@@ -101,10 +106,12 @@ impl Report {
             trace_hash: String::new(),
             trace_lines: 0,
             simulated_ms: 0,
+            cpu_ms: 0,
             sends: 0,
             acknowledged: 0,
             reads: 0,
             records_read: 0,
+            operations: 0,
             starts: 0,
             faults: plan.faults() as u64,
             failures,
@@ -129,7 +136,21 @@ impl Report {
 
     /// The one command that runs this seed again.
     pub fn replay_command(&self) -> String {
-        format!("cargo sim replay {} --seed {}", self.scenario, self.seed)
+        let mut command = format!("cargo sim replay {} --seed {}", self.scenario, self.seed);
+        for mutant in crate::child::mutants() {
+            command.push_str(" --mutant ");
+            command.push_str(&mutant);
+        }
+        command
+    }
+
+    /// The names of the checks that failed, each once, with how often.
+    pub fn checks(&self) -> BTreeMap<&str, usize> {
+        let mut checks = BTreeMap::new();
+        for failure in &self.failures {
+            *checks.entry(failure.check.as_str()).or_default() += 1;
+        }
+        checks
     }
 }
 

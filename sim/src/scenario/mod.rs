@@ -14,9 +14,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskSpeed;
+use crate::plan::Plan;
 
 pub use faults::*;
 pub use library::{find, folder, names};
@@ -47,6 +48,30 @@ pub struct Scenario {
     pub probes: Vec<String>,
     /// What `cargo test` runs.
     pub tests: Tests,
+    /// Runs whose faults are written down, so that they stay what they are when the drawing of plans changes.
+    pub pinned: Vec<Pinned>,
+    /// The text of the file.
+    #[serde(skip)]
+    pub text: String,
+}
+
+/// A run that is written down.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pinned {
+    /// The seed of everything that the plan does not say.
+    pub seed: u64,
+    /// The seed of the scheduler, if another.
+    #[serde(default)]
+    pub scheduler: Option<u64>,
+    /// A probe that it must reach.
+    #[serde(default)]
+    pub reaches: Option<String>,
+    /// The check that it fails, if it is there to show a failure.
+    #[serde(default)]
+    pub fails: Option<String>,
+    /// The faults.
+    pub plan: Plan,
 }
 
 /// Topics of a run.
@@ -199,6 +224,7 @@ impl Scenario {
             message: library::with_suggestion(&error.to_string()),
         })?;
         scenario.name = name.to_owned();
+        scenario.text = text.to_owned();
         Ok(scenario)
     }
 }

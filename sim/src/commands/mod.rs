@@ -1,0 +1,91 @@
+//! What the commands do. `Ok(false)` is a failure that was found, `Err` one to do what was asked.
+
+pub mod replay;
+pub mod run;
+pub mod shrink;
+mod tally;
+
+use std::error::Error;
+use std::ops::Range;
+
+use kilo_sim::child::{self, Comparison};
+use kilo_sim::scenario::{self, Scenario};
+
+/// Whether all is well.
+pub type Done = Result<bool, Box<dyn Error>>;
+
+/// Planted faults reach the processes of the seeds through the environment.
+pub fn plant(mutants: &[String]) -> Result<(), Box<dyn Error>> {
+    let names = mutants.join(",");
+    if !mutants.is_empty() && std::env::var(child::MUTANTS).as_deref() != Ok(&names) {
+        // Setting a variable of a running process is unsafe: start over with it.
+        let mut again = std::process::Command::new(std::env::current_exe()?);
+        let status = again.args(std::env::args().skip(1)).env(child::MUTANTS, names).status()?;
+        std::process::exit(status.code().unwrap_or(2));
+    }
+    Ok(())
+}
+
+/// The error for planted faults that no run came by, if there are any.
+fn unreached_mutants(is_reached: impl Fn(&str) -> bool) -> Result<(), Box<dyn Error>> {
+    let unreached: Vec<String> = child::mutants().into_iter().filter(|name| !is_reached(name)).collect();
+    if unreached.is_empty() {
+        return Ok(());
+    }
+    let names = unreached.join(", ");
+    Err(format!("no run came by the planted fault {names}: is the name right, and is this build one that has it?")
+        .into())
+}
+
+/// Prints every scenario with what it is about.
+pub fn list() -> Done {
+    for name in scenario::names()? {
+        println!("{name:24} {}", scenario::find(&name)?.about);
+    }
+    Ok(true)
+}
+
+fn find_all(names: &[String]) -> Result<Vec<(String, Scenario)>, Box<dyn Error>> {
+    let all = if names.is_empty() { scenario::names()? } else { names.to_vec() };
+    let found = all.into_iter().map(|name| scenario::find(&name).map(|scenario| (name, scenario)));
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Runs every seed twice; prints those whose traces differ, and how many were equal.
+pub fn check_determinism(names: &[String], seeds: &Range<u64>, jobs: usize) -> Done {
+    let scenarios = find_all(names)?;
+    let mut work = seeds.clone().flat_map(|seed| scenarios.iter().map(move |(name, _)| (name, seed)));
+    let (mut equal, mut different, mut lines) = (0_u64, 0_u64, 0);
+    let mut running: Vec<Comparison> = Vec::new();
+    loop {
+        while running.len() < jobs.max(1) {
+            let Some((name, seed)) = work.next() else { break };
+            running.push(Comparison::start(name, seed)?);
+        }
+        if running.is_empty() {
+            break;
+        }
+        let mut index = 0;
+        while index < running.len() {
+            if !running[index].is_done()? {
+                index += 1;
+                continue;
+            }
+            let compared = running.swap_remove(index);
+            let (name, seed) = (compared.scenario().to_owned(), compared.seed());
+            match compared.result()? {
+                Ok(report) => {
+                    equal += 1;
+                    lines += report.trace_lines;
+                }
+                Err(difference) => {
+                    different += 1;
+                    println!("{name} seed {seed}: DIFFERENT, {difference}");
+                }
+            }
+        }
+        std::thread::sleep(child::LOOK_EVERY);
+    }
+    println!("{equal} seeds gave equal traces ({lines} lines), {different} differ");
+    Ok(different == 0)
+}

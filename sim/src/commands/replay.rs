@@ -1,0 +1,70 @@
+//! One seed again, with all that there is to tell about it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use kilo_sim::child::{Request, Seed};
+use kilo_sim::plan::Plan;
+use kilo_sim::runner::Report;
+use kilo_sim::scenario;
+
+use super::tally::write_probes;
+use super::{Done, unreached_mutants};
+use crate::ReplayArgs;
+
+/// Replays a seed, or what is pinned in the file.
+pub fn replay(args: &ReplayArgs) -> Done {
+    let scenario = scenario::find(&args.scenario)?;
+    let request = |seed| Request { log: args.log.clone(), ..Request::new(&args.scenario, seed) };
+    let mut requests = Vec::new();
+    if let Some(seed) = args.seed {
+        let plan = args.plan.as_deref().map(read_plan).transpose()?;
+        requests.push(Request { scheduler: args.scheduler, plan, ..request(seed) });
+    } else {
+        let pinned = |one: &scenario::Pinned| Request {
+            scheduler: args.scheduler.or(one.scheduler),
+            plan: Some(one.plan.clone()),
+            ..request(one.seed)
+        };
+        requests.extend(scenario.pinned.iter().map(pinned));
+    }
+    if requests.is_empty() {
+        return Err(format!("`{}` has no pinned run: say which seed, with --seed N", args.scenario).into());
+    }
+    let mut is_good = true;
+    for request in requests {
+        is_good &= one(args, request)?;
+    }
+    Ok(is_good)
+}
+
+fn read_plan(path: &Path) -> Result<Plan, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// In a process of its own, as in a campaign, so that the trace is the same.
+fn one(args: &ReplayArgs, mut request: Request) -> Done {
+    let seed = request.seed;
+    let trace = args.trace.then(|| kilo_sim::child::trace_path("replay", seed, 0));
+    request.trace_file = trace.clone();
+    let (report, log): (Report, String) = Seed::start(&request)?.wait_with_errors()?;
+    eprint!("{log}");
+    if let Some(path) = trace {
+        let text = fs::read(&path).unwrap_or_default();
+        // Absent if the run broke off, which the report tells.
+        let _ = fs::remove_file(&path);
+        std::io::stdout().write_all(&text)?;
+    }
+    if let Some(path) = &args.save_plan {
+        let text = toml::to_string(&report.plan)?;
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    print!("{}{report}", report.plan);
+    let mut probes = String::new();
+    write_probes(&mut probes, &report.probes)?;
+    print!("{probes}");
+    unreached_mutants(|name| report.probes.contains_key(name))?;
+    Ok(report.is_good())
+}

@@ -1,0 +1,35 @@
+//! A failing seed, made small.
+
+use std::fs;
+use std::path::PathBuf;
+
+use kilo_sim::child::Request;
+use kilo_sim::scenario;
+use kilo_sim::shrink::{self, Shrunk, Tries};
+
+use super::Done;
+use crate::ShrinkArgs;
+
+/// Shrinks a seed and saves what is left as a scenario. False if the seed does not fail.
+pub fn shrink(args: &ShrinkArgs) -> Done {
+    let scenario = scenario::find(&args.scenario)?;
+    let tries = Tries { jobs: args.jobs.max(1), schedulers: args.tries.max(1) };
+    let request = Request::new(&args.scenario, args.seed);
+    let mut progress = |line: String| eprintln!("{line}");
+    let Some(shrunk) = shrink::shrink(&request, args.check.as_deref(), &tries, &mut progress)? else {
+        println!("{} seed {} does not fail: there is nothing to shrink", args.scenario, args.seed);
+        return Ok(false);
+    };
+    let Shrunk { check, before, plan, scheduler, runs, .. } = &shrunk;
+    let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}.toml", scenario.name, args.seed)));
+    let text = shrink::scenario_text(&scenario, args.seed, &shrunk)?;
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    print!("{plan}");
+    println!(
+        "fails with `{check}`: {} faults of {before} are left, after {runs} runs (scheduler {scheduler})",
+        plan.faults()
+    );
+    let mutants: String = args.mutant.iter().map(|name| format!(" --mutant {name}")).collect();
+    println!("replay: cargo sim replay {}{mutants}", path.display());
+    Ok(true)
+}
