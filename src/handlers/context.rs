@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 
 use super::producer_ids::ProducerIds;
+use super::refusals::Refusals;
 use crate::io::Env;
 use crate::log::{LogManager, PartitionLog};
 use crate::metadata::config_def::Kind;
@@ -100,6 +101,7 @@ pub struct Context {
     /// Bytes for records in answers that have not been sent.
     pub(super) fetch_memory: Arc<Semaphore>,
     pub(super) producer_ids: ProducerIds,
+    pub(super) refusals: Refusals,
     topic_ids: Mutex<fastrand::Rng>,
     /// Resolved settings, with the topic record that they were resolved from.
     topic_configs: RwLock<BTreeMap<TopicId, ResolvedTopic>>,
@@ -125,6 +127,7 @@ impl Context {
             stopping,
             fetch_memory,
             producer_ids,
+            refusals: Refusals::default(),
             topic_ids,
             topic_configs: RwLock::default(),
         }

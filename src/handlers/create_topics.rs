@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::config_entries::topic_entries;
 use super::context::Context;
 use super::metadata::uuid;
-use super::topics::{self, CreateError, NewTopic};
+use super::topics::{self, CreateError, METADATA_TOPIC, NewTopic};
 use crate::metadata::{
     ClusterImage, NewPartition, Rejection, TopicConfig, TopicConfigError, TopicNameError, validate_topic_name,
 };
@@ -14,10 +14,7 @@ use crate::wire::ErrorCode;
 use crate::wire::messages::create_topics::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfigs, CreatableTopicResult,
 };
-use crate::wire::messages::{CreateTopicsRequestData, CreateTopicsResponseData, string};
-
-/// The topic in which Kafka's controllers keep their log.
-const METADATA_TOPIC: &str = "__cluster_metadata";
+use crate::wire::messages::{CreateTopicsRequestData, CreateTopicsResponseData, string, text};
 
 /// Why a topic was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,7 +84,7 @@ fn failed(topic: &CreatableTopic, refused: &Refused) -> CreatableTopicResult {
     CreatableTopicResult {
         name: topic.name.clone(),
         error_code: refused.code().code(),
-        error_message: Some(string(&refused.to_string())),
+        error_message: Some(text(&refused.to_string())),
         // A null here makes the Java admin client fail.
         configs: Some(Vec::new()),
         ..CreatableTopicResult::default()

@@ -9,7 +9,7 @@ use crate::wire::ErrorCode;
 use crate::wire::messages::describe_configs::{
     DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
-use crate::wire::messages::{DescribeConfigsRequestData, DescribeConfigsResponseData, string};
+use crate::wire::messages::{DescribeConfigsRequestData, DescribeConfigsResponseData, string, text};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
@@ -41,7 +41,7 @@ fn describe(
     };
     DescribeConfigsResult {
         error_code: error.code(),
-        error_message: Some(string(&message)),
+        error_message: Some(text(&message)),
         resource_type: resource.resource_type,
         resource_name: resource.resource_name.clone(),
         configs: entries.into_iter().filter(asked).map(|entry| answer(request, entry)).collect(),

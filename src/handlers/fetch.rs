@@ -1,21 +1,26 @@
 //! Fetch (1): records from an offset on, at once or as soon as there are enough.
 //!
 //! Sessions are declined: every answer says session 0, so clients name all their partitions each time.
+//!
+//! A request that waits for its turn is kept as it came, so that what it takes up is what it was given room for. When
+//! its turn comes, it is brought to one small entry for each partition.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::context::Context;
-use super::{Answer, Call, Refusal, Reply};
-use crate::io::Monotonic;
+use super::{Answer, Call, ENTRIES_MAX, Refusal, Reply};
+use crate::io::{Monotonic, yield_now};
 use crate::log::{Isolation, PartitionLog, ReadError};
 use crate::metadata::ClusterImage;
 use crate::wire::ErrorCode;
-use crate::wire::messages::fetch_types::{FetchPartition, FetchRequestData};
+use crate::wire::messages::fetch_types::FetchRequestData;
 use crate::wire::messages::{FetchAnswer, FetchPartitionAnswer, FetchTopicAnswer, KafkaString};
 
 const READ_COMMITTED: i8 = 1;
@@ -26,15 +31,28 @@ const FREE_BYTES: usize = 256 * 1024;
 /// A request that takes up memory that others may want waits no longer than this, which is what clients ask for unless
 /// told otherwise (`fetch.max.wait.ms`). One of some thousand partitions takes up none.
 const HOLDING_WAIT_MAX: Duration = Duration::from_millis(500);
+/// Other connections get their turn after so many partitions have been looked at.
+const YIELD_AFTER: usize = 256;
 /// A waiting request whose minimum has not come is looked at no more often than this.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-pub(super) fn handle(
-    ctx: &Arc<Context>,
+pub(super) fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, holds_up_others: bool) -> Reply {
+    let (ctx, arrived) = (Arc::clone(ctx), ctx.env.now());
+    Reply::Later(Box::pin(async move { answer(ctx, call, body, arrived, holds_up_others).await }))
+}
+
+async fn answer(
+    ctx: Arc<Context>,
     call: Call,
-    request: &FetchRequestData,
+    body: Bytes,
+    arrived: Monotonic,
     holds_up_others: bool,
-) -> Result<Reply, Refusal> {
+) -> Result<Answer, Refusal> {
+    let request: FetchRequestData = call.decode(body)?;
+    let entries = request.topics.iter().fold(request.topics.len(), |sum, topic| sum + topic.partitions.len());
+    if entries > ENTRIES_MAX {
+        return Err(Refusal::TooMany(entries, ENTRIES_MAX));
+    }
     if request.session_id != 0 && !FULL_SESSION_EPOCHS.contains(&request.session_epoch) {
         // No session was ever given out: this one is of another broker, or of a time before a restart.
         let answer = FetchAnswer {
@@ -43,51 +61,80 @@ pub(super) fn handle(
             session_id: 0,
             topics: Vec::new(),
         };
-        return Ok(Reply::Now(answer.encode(call.version, call.correlation_id)?.into()));
+        return Ok(answer.encode(call.version, call.correlation_id)?.into());
     }
     let mut wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
     if holds_up_others {
         wait = wait.min(HOLDING_WAIT_MAX);
     }
     let bytes_max = usize::try_from(request.max_bytes).unwrap_or_default().min(ctx.settings.fetch_bytes_max);
+    let topics = by_topic(&request);
     let fetch = Fetch {
-        ctx: Arc::clone(ctx),
+        ctx,
         isolation: if request.isolation_level == READ_COMMITTED {
             Isolation::LastStable
         } else {
             Isolation::HighWatermark
         },
         follower: request.replica_id >= 0,
-        deadline: ctx.env.now() + wait,
+        deadline: arrived + wait,
         bytes_min: usize::try_from(request.min_bytes).unwrap_or_default().min(bytes_max),
         bytes_max,
-        topics: by_topic(request),
+        topics,
     };
-    Ok(Reply::Later(Box::pin(fetch.run(call))))
+    drop(request);
+    fetch.run(call).await
 }
 
-/// What is asked for, as it is answered: entries of one topic in a row become one.
-fn by_topic(request: &FetchRequestData) -> Vec<(KafkaString, Vec<FetchPartition>)> {
-    let mut topics: Vec<(KafkaString, Vec<FetchPartition>)> = Vec::with_capacity(request.topics.len());
+/// What is asked of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    index: i32,
+    leader_epoch: i32,
+    offset: i64,
+    last_fetched_epoch: i32,
+    bytes_max: i32,
+}
+
+/// What is asked for, as it is answered: entries of one topic in a row become one, and of two entries for a partition
+/// the later one counts, as in Kafka.
+fn by_topic(request: &FetchRequestData) -> Vec<(KafkaString, Vec<Asked>)> {
+    let mut topics: Vec<(KafkaString, Vec<Asked>)> = Vec::new();
+    let mut places = BTreeMap::new();
     for topic in &request.topics {
-        match topics.last_mut() {
-            Some((name, partitions)) if *name == topic.topic => partitions.extend_from_slice(&topic.partitions),
-            _ => topics.push((topic.topic.clone(), topic.partitions.clone())),
+        if topics.last().is_none_or(|(name, _)| *name != topic.topic) {
+            topics.push((topic.topic.clone(), Vec::new()));
+        }
+        let group = topics.len() - 1;
+        for partition in &topic.partitions {
+            let asked = Asked {
+                index: partition.partition,
+                leader_epoch: partition.current_leader_epoch,
+                offset: partition.fetch_offset,
+                last_fetched_epoch: partition.last_fetched_epoch,
+                bytes_max: partition.partition_max_bytes,
+            };
+            let entry = places.entry((topic.topic.as_str(), asked.index));
+            let (group, at) = *entry.or_insert((group, topics[group].1.len()));
+            match topics[group].1.get_mut(at) {
+                Some(earlier) => *earlier = asked,
+                None => topics[group].1.push(asked),
+            }
         }
     }
     topics
 }
 
 /// Where the reader's log parts from this one, if it says in which epoch its last record was written (KIP-595).
-fn divergence(log: &PartitionLog, partition: &FetchPartition) -> Result<Option<(i32, i64)>, ErrorCode> {
+fn divergence(log: &PartitionLog, partition: &Asked) -> Result<Option<(i32, i64)>, ErrorCode> {
     if partition.last_fetched_epoch < 0 {
         return Ok(None);
     }
-    if partition.fetch_offset < log.offsets().log_start {
+    if partition.offset < log.offsets().log_start {
         return Err(ErrorCode::OffsetOutOfRange);
     }
     let (epoch, end_offset) = log.end_of_epoch(partition.last_fetched_epoch).ok_or(ErrorCode::OffsetOutOfRange)?;
-    let parts = epoch < partition.last_fetched_epoch || end_offset < partition.fetch_offset;
+    let parts = epoch < partition.last_fetched_epoch || end_offset < partition.offset;
     Ok(parts.then_some((epoch, end_offset)))
 }
 
@@ -99,7 +146,7 @@ struct Fetch {
     deadline: Monotonic,
     bytes_min: usize,
     bytes_max: usize,
-    topics: Vec<(KafkaString, Vec<FetchPartition>)>,
+    topics: Vec<(KafkaString, Vec<Asked>)>,
 }
 
 /// What one look found.
@@ -153,8 +200,7 @@ impl Fetch {
     /// what is set aside for all is given out, an answer gets little instead of waiting.
     fn memory(&self) -> (Option<OwnedSemaphorePermit>, usize) {
         let asked = self.topics.iter().flat_map(|(_, partitions)| partitions);
-        let asked: usize =
-            asked.map(|partition| usize::try_from(partition.partition_max_bytes).unwrap_or_default()).sum();
+        let asked: usize = asked.map(|partition| usize::try_from(partition.bytes_max).unwrap_or_default()).sum();
         let wanted = asked.min(self.bytes_max);
         if wanted <= FREE_BYTES {
             return (None, self.bytes_max);
@@ -183,22 +229,27 @@ impl Fetch {
         &self,
         image: &ClusterImage,
         topic: &KafkaString,
-        partition: &FetchPartition,
+        partition: &Asked,
     ) -> Result<Arc<PartitionLog>, ErrorCode> {
         if self.follower {
             return Err(ErrorCode::NotLeaderOrFollower);
         }
-        self.ctx.led(image, topic.as_str(), partition.partition, partition.current_leader_epoch)
+        self.ctx.led(image, topic.as_str(), partition.index, partition.leader_epoch)
     }
 
     /// Reads all partitions once.
     async fn look(&self, image: &ClusterImage, bytes_max: usize) -> Look {
         let mut look = Look { topics: Vec::with_capacity(self.topics.len()), bytes: 0, final_: true };
         let mut failed = false;
+        let mut looked = 0_usize;
         for (topic, partitions) in &self.topics {
             let mut answers = Vec::with_capacity(partitions.len());
             for partition in partitions {
                 look.final_ = false;
+                looked += 1;
+                if looked % YIELD_AFTER == 0 {
+                    yield_now().await;
+                }
                 let room = bytes_max.saturating_sub(look.bytes);
                 // The first batch of an answer always passes, or a reader could never get beyond a large one.
                 let min_one = look.bytes == 0;
@@ -217,11 +268,11 @@ impl Fetch {
         &self,
         image: &ClusterImage,
         topic: &KafkaString,
-        partition: &FetchPartition,
+        partition: &Asked,
         room: usize,
         min_one: bool,
     ) -> FetchPartitionAnswer {
-        let index = partition.partition;
+        let index = partition.index;
         let log = match self.log(image, topic, partition) {
             Ok(log) => log,
             Err(error) => {
@@ -238,8 +289,8 @@ impl Fetch {
             Ok(diverging_epoch) => return diverging(index, &log, diverging_epoch),
             Err(error) => return FetchPartitionAnswer::failed(index, error),
         }
-        let bytes_max = usize::try_from(partition.partition_max_bytes).unwrap_or_default().min(room);
-        match log.read(partition.fetch_offset, bytes_max, min_one, self.isolation).await {
+        let bytes_max = usize::try_from(partition.bytes_max).unwrap_or_default().min(room);
+        match log.read(partition.offset, bytes_max, min_one, self.isolation).await {
             Ok(read) => FetchPartitionAnswer {
                 index,
                 error: ErrorCode::None,

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::context::Context;
-use super::{Call, Reply};
+use super::{Call, ENTRIES_MAX, Refusal, Reply};
+use crate::io::yield_now;
 use crate::log::{PartitionLog, ReadError};
 use crate::metadata::ClusterImage;
 use crate::storage::segment::TimestampedOffset;
@@ -23,13 +26,23 @@ const MAX_TIMESTAMP: i64 = -3;
 const MAX_TIMESTAMP_FROM: i16 = 7;
 /// The oldest version that has a place for the leader epoch.
 const LEADER_EPOCH_FROM: i16 = 4;
+/// Other connections get their turn after so many partitions have been looked at.
+const YIELD_AFTER: usize = 256;
 /// "None", for offsets, timestamps and epochs.
 const NONE: i64 = -1;
 
-pub(super) fn handle(ctx: &Arc<Context>, call: Call, request: ListOffsetsRequestData) -> Reply {
+pub(super) fn handle(ctx: &Arc<Context>, call: Call, body: Bytes) -> Reply {
     let ctx = Arc::clone(ctx);
-    // Nothing is changed, and old segments may have to be read: it all happens while waiting.
-    Reply::Later(Box::pin(async move { call.encode(&answer(&ctx, call.version, &request).await) }))
+    // Nothing is changed, and old segments may have to be read: it all happens while waiting, and until its turn comes
+    // the request is kept as it came.
+    Reply::Later(Box::pin(async move {
+        let request: ListOffsetsRequestData = call.decode(body)?;
+        let entries = request.topics.iter().fold(request.topics.len(), |sum, topic| sum + topic.partitions.len());
+        if entries > ENTRIES_MAX {
+            return Err(Refusal::TooMany(entries, ENTRIES_MAX));
+        }
+        call.encode(&answer(&ctx, call.version, &request).await)
+    }))
 }
 
 async fn answer(ctx: &Context, version: i16, request: &ListOffsetsRequestData) -> ListOffsetsResponseData {
@@ -45,9 +58,14 @@ async fn answer(ctx: &Context, version: i16, request: &ListOffsetsRequestData) -
         }
     }
     let mut topics = Vec::with_capacity(request.topics.len());
+    let mut looked = 0_usize;
     for topic in &request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
+            looked += 1;
+            if looked % YIELD_AFTER == 0 {
+                yield_now().await;
+            }
             let name = topic.name.as_str();
             let found = if duplicates.contains(&(name, partition.partition_index)) {
                 Err(ErrorCode::InvalidRequest)

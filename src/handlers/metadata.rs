@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::context::{Context, Peer};
 use super::topics::{self, CreateError, NewTopic};
+use crate::io::yield_now;
 use crate::metadata::{ClusterImage, Topic, validate_topic_name};
 use crate::storage::TopicId;
 use crate::wire::ErrorCode;
@@ -13,6 +14,8 @@ use crate::wire::messages::{KafkaUuid, MetadataRequestData, MetadataResponseData
 
 /// The oldest version in which a topic may be asked for by id alone.
 const NULL_NAME_FROM: i16 = 12;
+/// Other connections get their turn after so many topics have been looked at.
+const YIELD_AFTER: usize = 256;
 /// "Not asked for".
 const NO_OPERATIONS: i32 = i32::MIN;
 /// Without access control everything is allowed: the bits of the operations that a topic has.
@@ -70,7 +73,10 @@ async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) 
     let (mut seen, mut seen_ids) = (BTreeSet::new(), BTreeSet::<TopicId>::new());
     // A request of many short names must not fill the disk.
     let mut creations_left = topics::PARTITIONS_MAX / ctx.settings.num_partitions.max(1);
-    for asked in request.topics.iter().flatten() {
+    for (number, asked) in request.topics.iter().flatten().enumerate() {
+        if number % YIELD_AFTER == YIELD_AFTER - 1 {
+            yield_now().await;
+        }
         let id = TopicId(asked.topic_id.to_bytes());
         let name = asked.name.as_ref().map(|name| name.as_str().to_owned());
         // Versions that have ids and no null names cannot ask by id.
@@ -101,7 +107,7 @@ async fn by_name(ctx: &Arc<Context>, name: String, create: bool) -> Found {
         return Found::Topic(Arc::clone(topic));
     }
     let failed = |error| Found::Failed { name: Some(name.clone()), id: TopicId::default(), error };
-    if validate_topic_name(&name).is_err() {
+    if validate_topic_name(&name).is_err() || name == topics::METADATA_TOPIC {
         return failed(ErrorCode::InvalidTopic);
     }
     if !create {

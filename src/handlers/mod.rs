@@ -17,6 +17,7 @@ mod list_offsets;
 mod metadata;
 mod produce;
 mod producer_ids;
+mod refusals;
 mod topics;
 
 use std::sync::Arc;
@@ -33,6 +34,9 @@ use crate::wire::frame::Pieces;
 use crate::wire::header::{HeaderError, RequestHeader};
 use crate::wire::messages::{Message, MessageError, Request, decode_request, encode_answer};
 use crate::wire::{Api, ApiKey};
+
+/// Topics and partitions that one Fetch or ListOffsets may name, as for Produce.
+const ENTRIES_MAX: usize = 100_000;
 
 /// An answer frame, and the memory that it was given until it is sent.
 pub struct Answer {
@@ -117,9 +121,9 @@ pub async fn handle(ctx: &Arc<Context>, peer: &Peer, incoming: Incoming) -> Resu
     match key {
         ApiKey::ApiVersions => call.answer(&api_versions::handle(&call.decode(frame)?)),
         ApiKey::Metadata => call.answer(&metadata::handle(ctx, peer, call.decode(frame)?, call.version).await),
-        ApiKey::Produce => produce::handle(ctx, call, frame, frame_len).await,
-        ApiKey::Fetch => fetch::handle(ctx, call, &call.decode(frame)?, holds_up_others),
-        ApiKey::ListOffsets => Ok(list_offsets::handle(ctx, call, call.decode(frame)?)),
+        ApiKey::Produce => produce::handle(ctx, peer, call, frame, frame_len).await,
+        ApiKey::Fetch => Ok(fetch::handle(ctx, call, frame, holds_up_others)),
+        ApiKey::ListOffsets => Ok(list_offsets::handle(ctx, call, frame)),
         ApiKey::CreateTopics => call.answer(&create_topics::handle(ctx, call.decode(frame)?).await),
         ApiKey::DescribeConfigs => call.answer(&describe_configs::handle(ctx, &call.decode(frame)?)),
         ApiKey::FindCoordinator => call.answer(&find_coordinator::handle(&call.decode(frame)?, call.version)?),

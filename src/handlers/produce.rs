@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::context::Context;
+use super::context::{Context, Peer};
 use super::topics::is_internal;
 use super::{Call, Refusal, Reply};
-use crate::io::Monotonic;
+use crate::io::{Monotonic, yield_now};
 use crate::log::{AppendError, PartitionLog, Pending};
 use crate::metadata::{ClusterImage, TopicConfig};
 use crate::wire::ErrorCode;
-use crate::wire::batch::{BatchFacts, BatchFault, BatchLimits, RecordBatch, Validation};
+use crate::wire::batch::{BatchError, BatchFacts, BatchFault, BatchLimits, RecordBatch, Validation};
 use crate::wire::codec::Codec;
+use crate::wire::frame::Pieces;
 use crate::wire::messages::produce_types::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, TopicProduceResponse,
 };
-use crate::wire::messages::{KafkaString, ProduceRequestData, ProduceResponseData, string};
+use crate::wire::messages::{KafkaString, ProduceRequestData, ProduceResponseData, encode_old_produce_answer, text};
 
 /// The oldest version whose record format is supported.
 const FORMAT_FROM: i16 = 3;
@@ -28,14 +29,34 @@ const FORMAT_FROM: i16 = 3;
 const ZSTD_FROM: i16 = 7;
 /// Batches larger than this are checked off the reactor.
 const CHECK_INLINE_BYTES_MAX: usize = 64 * 1024;
+/// The same for compressed batches, of which a few bytes can stand for very many.
+const CHECK_INLINE_COMPRESSED_BYTES_MAX: usize = 16 * 1024;
+/// What may come out of a compressed batch that is checked on the reactor: a fraction of a millisecond. Nearly all
+/// batches of that size are done with that; a rare one that expands more starts over off the reactor.
+const INFLATE_INLINE_BYTES_MAX: usize = 256 * 1024;
+/// What may come out of all compressed batches of one request. Each alone may have 100 MiB.
+const INFLATE_REQUEST_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Other connections get their turn after so many bytes have been checked on the reactor.
+const YIELD_AFTER_BYTES: usize = 256 * 1024;
+/// What a partition costs at the least, counted in bytes checked.
+const PARTITION_COST_BYTES: usize = 1024;
 const NO_ACKS: i16 = 0;
 const ALL_ACKS: i16 = -1;
 
-pub(super) async fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, frame_len: usize) -> Result<Reply, Refusal> {
+pub(super) async fn handle(
+    ctx: &Arc<Context>,
+    peer: &Peer,
+    call: Call,
+    body: Bytes,
+    frame_len: usize,
+) -> Result<Reply, Refusal> {
     let request: ProduceRequestData = call.decode(body)?;
+    if call.version < FORMAT_FROM {
+        return refuse_old(call, &request);
+    }
     let image = ctx.metadata.image();
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or_default());
-    let produce = Produce {
+    let mut produce = Produce {
         ctx,
         image: &image,
         version: call.version,
@@ -43,18 +64,30 @@ pub(super) async fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, frame_le
         transactional: request.transactional_id.is_some(),
         deadline: ctx.env.now() + timeout,
         frame_len,
+        inflated: 0,
+        since_yield: 0,
     };
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for partition in topic.partition_data {
             let index = partition.index;
-            partitions.push((index, produce.append(topic.name.as_str(), partition).await));
+            produce.yield_now_and_then().await;
+            let result = produce.append(topic.name.as_str(), partition).await;
+            if let Err(failed) = &result {
+                ctx.refusals.note(
+                    ctx.env.now(),
+                    peer,
+                    topic.name.as_str(),
+                    index,
+                    failed.error,
+                    failed.message.as_deref(),
+                );
+            }
+            partitions.push((index, result));
         }
         topics.push((topic.name, partitions));
     }
-    // A leader that acknowledges for itself alone does not time out, as in Kafka: it answers when it is durable.
-    let deadline = (request.acks == ALL_ACKS).then_some(produce.deadline);
     if request.acks == NO_ACKS {
         let failed = topics.iter().flat_map(|(_, partitions)| partitions).find_map(|(_, result)| result.as_ref().err());
         return match failed {
@@ -63,8 +96,17 @@ pub(super) async fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, frame_le
             None => Ok(Reply::Nothing),
         };
     }
-    let ctx = Arc::clone(ctx);
-    Ok(Reply::Later(Box::pin(async move { call.encode(&answer(&ctx, topics, deadline).await) })))
+    Ok(Reply::Later(Box::pin(async move { call.encode(&answer(topics).await) })))
+}
+
+/// Versions whose record formats are not supported are offered all the same: see the table of APIs.
+fn refuse_old(call: Call, request: &ProduceRequestData) -> Result<Reply, Refusal> {
+    let error = ErrorCode::UnsupportedVersion;
+    if request.acks == NO_ACKS {
+        return Err(Refusal::Unanswerable(error.name()));
+    }
+    let answer = encode_old_produce_answer(request, call.version, call.correlation_id, error)?;
+    Ok(Reply::Now(Pieces::from(answer).into()))
 }
 
 type Topics = Vec<(KafkaString, Vec<(i32, Result<Appended, Failed>)>)>;
@@ -112,13 +154,22 @@ struct Produce<'a> {
     transactional: bool,
     deadline: Monotonic,
     frame_len: usize,
+    /// What has come out of compressed batches, in bytes.
+    inflated: usize,
+    /// Bytes checked on the reactor since others had their turn.
+    since_yield: usize,
 }
 
 impl Produce<'_> {
-    async fn append(&self, topic: &str, partition: PartitionProduceData) -> Result<Appended, Failed> {
-        if self.version < FORMAT_FROM {
-            return Err(Failed::new(ErrorCode::UnsupportedVersion));
+    async fn yield_now_and_then(&mut self) {
+        self.since_yield += PARTITION_COST_BYTES;
+        if self.since_yield > YIELD_AFTER_BYTES {
+            self.since_yield = 0;
+            yield_now().await;
         }
+    }
+
+    async fn append(&mut self, topic: &str, partition: PartitionProduceData) -> Result<Appended, Failed> {
         if !(ALL_ACKS..=1).contains(&self.acks) {
             return Err(Failed::new(ErrorCode::InvalidRequiredAcks));
         }
@@ -183,22 +234,28 @@ impl Produce<'_> {
         Ok(batch)
     }
 
-    async fn check(&self, batch: &RecordBatch, config: &TopicConfig, log: &PartitionLog) -> Result<BatchFacts, Failed> {
-        if batch.size() > usize::try_from(config.max_message_bytes).unwrap_or_default() {
-            return Err(Failed::new(ErrorCode::MessageTooLarge));
+    async fn check(
+        &mut self,
+        batch: &RecordBatch,
+        config: &TopicConfig,
+        log: &PartitionLog,
+    ) -> Result<BatchFacts, Failed> {
+        let max = config.max_message_bytes;
+        if batch.size() > usize::try_from(max).unwrap_or_default() {
+            let why = format!(
+                "The batch has {} bytes and the topic takes {max} (max.message.bytes, which follows the broker's message.max.bytes)",
+                batch.size()
+            );
+            return Err(Failed::with(ErrorCode::MessageTooLarge, why));
         }
         // Whether all records have keys is only known by looking at them.
         let mode = if config.cleanup_policy.compact { Validation::Strict } else { self.ctx.settings.validation };
         let largest = usize::try_from(config.max_decompressed_message_bytes).unwrap_or_default();
         let limits = BatchLimits::default();
         let limits = BatchLimits { decompressed_bytes_max: largest.min(limits.decompressed_bytes_max) };
-        let checked = if batch.size() <= CHECK_INLINE_BYTES_MAX {
-            batch.validate(mode, &limits)
-        } else {
-            let batch = batch.clone();
-            let checked = self.ctx.env.compute(move || batch.validate(mode, &limits)).await;
-            checked.ok_or_else(|| Failed::new(ErrorCode::UnknownServerError))?
-        };
+        let inflates = mode == Validation::Strict && !matches!(batch.codec(), Ok(Codec::None));
+        let checked =
+            if inflates { self.inflate(batch, &limits).await? } else { self.walk(batch, mode, &limits).await? };
         checked.map_err(|error| {
             let mut failed = fault(error.fault(), &error.to_string());
             if error.fault() == BatchFault::Invalid || error.fault() == BatchFault::Timestamp {
@@ -206,6 +263,59 @@ impl Produce<'_> {
             }
             failed
         })
+    }
+}
+
+/// What the check of a batch found.
+type Checked = Result<BatchFacts, BatchError>;
+
+impl Produce<'_> {
+    /// Checks a batch that is not decompressed for it.
+    async fn walk(&mut self, batch: &RecordBatch, mode: Validation, limits: &BatchLimits) -> Result<Checked, Failed> {
+        if batch.size() > CHECK_INLINE_BYTES_MAX {
+            return self.off_reactor(batch, mode, limits).await;
+        }
+        self.since_yield += batch.size();
+        Ok(batch.validate(mode, limits))
+    }
+
+    /// Checks a compressed batch. How long that takes depends on what comes out of it, so the reactor does only what
+    /// surely is little.
+    async fn inflate(&mut self, batch: &RecordBatch, limits: &BatchLimits) -> Result<Checked, Failed> {
+        if batch.size() <= CHECK_INLINE_COMPRESSED_BYTES_MAX {
+            let little = limits.decompressed_bytes_max.min(INFLATE_INLINE_BYTES_MAX);
+            let checked = batch.validate(Validation::Strict, &BatchLimits { decompressed_bytes_max: little });
+            self.since_yield += checked.as_ref().map_or(little, |facts| facts.decompressed_bytes);
+            let is_more = checked.as_ref().is_err_and(|error| error.fault() == BatchFault::TooLarge);
+            if !is_more || little == limits.decompressed_bytes_max {
+                return Ok(checked);
+            }
+        }
+        let left = INFLATE_REQUEST_BYTES_MAX - self.inflated;
+        if left < limits.decompressed_bytes_max {
+            let why =
+                format!("more than {INFLATE_REQUEST_BYTES_MAX} bytes come out of the decompression of one request");
+            return Err(Failed::with(ErrorCode::MessageTooLarge, why));
+        }
+        let checked = self.off_reactor(batch, Validation::Strict, limits).await?;
+        self.inflated += match &checked {
+            Ok(facts) => facts.decompressed_bytes,
+            Err(BatchError::Crc { .. }) => 0,
+            // How much came out before the fault is not known.
+            Err(_) => limits.decompressed_bytes_max,
+        };
+        Ok(checked)
+    }
+
+    async fn off_reactor(
+        &mut self,
+        batch: &RecordBatch,
+        mode: Validation,
+        limits: &BatchLimits,
+    ) -> Result<Checked, Failed> {
+        let (batch, limits) = (batch.clone(), *limits);
+        let checked = self.ctx.env.compute(move || batch.validate(mode, &limits)).await;
+        checked.ok_or_else(|| Failed::new(ErrorCode::UnknownServerError))
     }
 }
 
@@ -238,13 +348,13 @@ fn append_failed(log: &PartitionLog, error: AppendError) -> Failed {
     }
 }
 
-async fn answer(ctx: &Context, topics: Topics, deadline: Option<Monotonic>) -> ProduceResponseData {
+async fn answer(topics: Topics) -> ProduceResponseData {
     let mut responses = Vec::with_capacity(topics.len());
     for (name, partitions) in topics {
         let mut partition_responses = Vec::with_capacity(partitions.len());
         for (index, result) in partitions {
             let result = match result {
-                Ok(appended) => durable(ctx, appended, deadline).await,
+                Ok(appended) => durable(appended).await,
                 Err(failed) => Err(failed),
             };
             partition_responses.push(result.unwrap_or_else(failed_answer_of).at(index));
@@ -263,18 +373,13 @@ impl PartitionAnswer {
     }
 }
 
-async fn durable(ctx: &Context, appended: Appended, deadline: Option<Monotonic>) -> Result<PartitionAnswer, Failed> {
+/// Waits until the batch is durable, however long the request says that may take: the time-out is for replicas, of which
+/// this broker is the only one. "Timed out" would be untrue of records that are stored a moment later, and have clients
+/// send them again.
+async fn durable(appended: Appended) -> Result<PartitionAnswer, Failed> {
     let Appended { pending, log } = appended;
     let (base_offset, append_time) = (pending.base_offset, pending.append_time);
-    let durable = pending.durable();
-    let result = match deadline {
-        None => durable.await,
-        Some(deadline) => tokio::select! { biased;
-            result = durable => result,
-            () = ctx.env.sleep_until(deadline) => return Err(Failed::new(ErrorCode::RequestTimedOut)),
-        },
-    };
-    result.map_err(|error| append_failed(&log, error))?;
+    pending.durable().await.map_err(|error| append_failed(&log, error))?;
     Ok(PartitionAnswer(PartitionProduceResponse {
         base_offset,
         log_append_time_ms: append_time.unwrap_or(-1),
@@ -288,7 +393,7 @@ fn failed_answer_of(failed: Failed) -> PartitionAnswer {
         .record
         .map(|(batch_index, why)| BatchIndexAndErrorMessage {
             batch_index,
-            batch_index_error_message: Some(string(&why)),
+            batch_index_error_message: Some(text(&why)),
             ..BatchIndexAndErrorMessage::default()
         })
         .into_iter()
@@ -299,7 +404,7 @@ fn failed_answer_of(failed: Failed) -> PartitionAnswer {
         log_append_time_ms: -1,
         log_start_offset: failed.log_start,
         record_errors,
-        error_message: failed.message.as_deref().map(string),
+        error_message: failed.message.as_deref().map(text),
         ..PartitionProduceResponse::default()
     })
 }

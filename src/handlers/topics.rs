@@ -14,6 +14,9 @@ use crate::wire::ErrorCode;
 /// Partitions that one request may create.
 pub(super) const PARTITIONS_MAX: i32 = 10_000;
 
+/// The topic in which Kafka's controllers keep their log. Nobody may create it.
+pub(super) const METADATA_TOPIC: &str = "__cluster_metadata";
+
 /// Whether the brokers themselves keep their state in this topic.
 pub(super) fn is_internal(name: &str) -> bool {
     matches!(name, "__consumer_offsets" | "__transaction_state" | "__share_group_state")

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, is_want_of_descriptors};
 pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
 pub use panic::{catch_panic, panic_message};
-pub use task::{Task, TaskControl, Tasks};
+pub use task::{Task, TaskControl, Tasks, yield_now};
 pub use time::{Clock, Monotonic, WallMs};
 
 /// A boxed future: what object-safe asynchronous calls return.

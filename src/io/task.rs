@@ -1,8 +1,23 @@
 //! Tasks: started, joined, cancelled.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use super::BoxFuture;
+
+/// Lets other tasks of this thread run before going on.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// Starts tasks and computations.
 pub trait Tasks: Send + Sync {

@@ -7,7 +7,7 @@ use super::segments::List;
 use super::write_behind::unwritten;
 use crate::storage::RingRead;
 use crate::storage::segment::{SegmentError, TimestampedOffset, first_at_or_after};
-use crate::wire::batch::RecordBatch;
+use crate::wire::batch::{HEADER_BYTES, RecordBatch};
 
 /// Bytes that one compressed batch may take when it is looked into for a timestamp.
 const LOOKUP_BYTES_MAX: usize = 100 * 1024 * 1024;
@@ -82,6 +82,10 @@ impl PartitionLog {
         isolation: Isolation,
     ) -> Result<ReadResult, ReadError> {
         let (mut result, source) = self.plan(offset, max_bytes, isolation)?;
+        if !min_one && max_bytes < HEADER_BYTES {
+            // No batch is that small: nothing is read to find that out.
+            return Ok(result);
+        }
         match source {
             Source::Nothing => {}
             Source::Memory(batches) => {
@@ -94,7 +98,11 @@ impl PartitionLog {
                 let list = self.segments.list();
                 let at = list.partition_point(|segment| segment.base_offset() <= offset);
                 if let Some(segment) = at.checked_sub(1).map(|index| &list[index]) {
-                    result.batches = segment.read(offset, max_bytes, end).await?;
+                    result.batches = if min_one {
+                        segment.read(offset, max_bytes, end).await?
+                    } else {
+                        segment.read_fitting(offset, max_bytes, end).await?
+                    };
                 }
             }
         }

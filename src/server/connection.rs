@@ -13,6 +13,7 @@
 //! A panic in a handler ends its connection and nothing else.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -91,8 +92,8 @@ pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
         memory: Vec::new(),
     };
     let abort = stream.abort;
-    let writing =
-        env.spawn("connection-write", write_until_end(Arc::clone(&shared), id, writer, receiver, abort.clone()));
+    let written = write_until_end(Arc::clone(&shared), id, peer.remote, writer, receiver, abort.clone());
+    let writing = env.spawn("connection-write", written);
     let frames = FrameReader::new(stream.read, shared.limits);
     let account = Account::new(&env, &shared.budget);
     let mut reader = Reader { shared: &shared, frames, account, sender, peer };
@@ -250,6 +251,7 @@ impl Timer {
 async fn write_until_end(
     shared: Arc<Shared>,
     id: u64,
+    remote: SocketAddr,
     mut writer: Writer,
     receiver: mpsc::Receiver<Item>,
     abort: AbortHandle,
@@ -260,9 +262,8 @@ async fn write_until_end(
         }
         Err(error) => {
             match &error {
-                // That is a fault of ours.
-                WriteError::Refused(_) => tracing::error!("closing connection {id}: {error}"),
-                _ => tracing::debug!("connection {id}: {error}"),
+                WriteError::Refused(refusal) => tracing::warn!("closing connection from {remote}: {refusal}"),
+                _ => tracing::debug!("connection from {remote}: {error}"),
             }
             // Wakes the reader.
             abort.abort();

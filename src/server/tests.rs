@@ -3,6 +3,7 @@
 
 mod apis;
 mod connections;
+mod excess;
 mod lifecycle;
 
 use std::path::Path;

@@ -86,8 +86,8 @@ config_table! {
     queued_max_answer_bytes: i64 = "queued.max.answer.bytes", long(0), "268435456", "Bytes of records in answers on their way over all connections; past it answers get small.";
     queued_max_request_bytes: i64 = "queued.max.request.bytes", long(65_536), "268435456", "Bytes of requests in flight over all connections. A request above 64 KiB is read on when there is room for all of it, first come first served; smaller ones need not wait for those of other connections.";
     rack: String = "broker.rack", Kind::Text, "", "The rack of this broker, told to clients.";
-    shutdown_timeout_ms: i64 = "shutdown.timeout.ms", long(0), "10000", "How long a stop waits for answers that are on their way, in milliseconds.";
-    socket_request_max_bytes: i32 = "socket.request.max.bytes", int(1024), "104857600", "The largest request, in bytes. A longer one ends its connection.";
+    shutdown_timeout_ms: i64 = "shutdown.timeout.ms", long(0), "10000", "How long a stop waits for answers that are on their way, in milliseconds. Flushing all partitions comes after it and takes its time.";
+    socket_request_max_bytes: i32 = "socket.request.max.bytes", int(1024), "104857600", "The largest Produce request, in bytes; other requests may have 4 MiB of that. A longer one ends its connection.";
     socket_request_timeout_ms: i64 = "socket.request.timeout.ms", long(1), "30000", "How long the bytes of one request, or of one answer, may stand still before the connection is closed, in milliseconds. A request that takes longer altogether must come at 256 KiB a second.";
     wal_file_bytes: i64 = "wal.file.bytes", long(65_536), "67108864", "The size of a file of the write-ahead log.";
     wal_max_bytes: i64 = "wal.max.bytes", long(131_072), "268435456", "Bytes of the write-ahead log that a recovery may have to replay.";

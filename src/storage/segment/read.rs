@@ -63,9 +63,24 @@ impl Segment {
     /// Empty at the end. What is returned has been verified; a batch that is damaged is an error when it comes first and
     /// the end of the run otherwise.
     pub async fn read(&self, from: i64, bytes_max: usize, end_offset: i64) -> Result<Vec<Bytes>, SegmentError> {
+        self.read_run(from, bytes_max, end_offset, true).await
+    }
+
+    /// As [`read`](Self::read), and empty if the first batch has more than `bytes_max`: that one is not read at all.
+    pub async fn read_fitting(&self, from: i64, bytes_max: usize, end_offset: i64) -> Result<Vec<Bytes>, SegmentError> {
+        self.read_run(from, bytes_max, end_offset, false).await
+    }
+
+    async fn read_run(
+        &self,
+        from: i64,
+        bytes_max: usize,
+        end_offset: i64,
+        first_always: bool,
+    ) -> Result<Vec<Bytes>, SegmentError> {
         loop {
             let view = self.view().await?;
-            match self.read_once(&view, from, bytes_max, end_offset).await {
+            match self.read_once(&view, from, bytes_max, end_offset, first_always).await {
                 Err(_) if self.was_cut_since(&view) => {}
                 result => return result,
             }
@@ -83,15 +98,17 @@ impl Segment {
         from: i64,
         bytes_max: usize,
         end_offset: i64,
+        first_always: bool,
     ) -> Result<Vec<Bytes>, SegmentError> {
         if from >= view.next_offset.min(end_offset) {
             return Ok(Vec::new());
         }
+        let first_max = if first_always { usize::MAX } else { bytes_max };
         let bytes_max = bytes_max.min(RUN_BYTES_MAX);
         let Some((mut walker, met)) = self.walk_to(view, from, bytes_max + RUN_SLACK_BYTES).await? else {
             return Ok(Vec::new());
         };
-        if met.header.last_offset >= end_offset {
+        if met.header.last_offset >= end_offset || met.header.batch_len > first_max {
             return Ok(Vec::new());
         }
         let damaged = |error| self.walk_error(error);

@@ -9,14 +9,15 @@
 mod fetch;
 mod produce;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kacrab_protocol::generated;
 
 pub use fetch::{FetchAnswer, FetchPartitionAnswer, FetchTopicAnswer};
 pub use kacrab_protocol::{KafkaString, KafkaUuid};
+pub use produce::encode_old_answer as encode_old_produce_answer;
 
 use super::api::ApiKey;
-use super::header::{RequestHeader, put_response_header, take_response_header};
+use super::header::{RequestHeader, put_response_header, take_response_header, unsigned_varint};
 
 /// Types of ApiVersions (18).
 pub mod api_versions {
@@ -149,8 +150,27 @@ api!(Fetch, FetchRequestData, FetchResponseData);
 api!(FindCoordinator, FindCoordinatorRequestData, FindCoordinatorResponseData);
 api!(InitProducerId, InitProducerIdRequestData, InitProducerIdResponseData);
 api!(ListOffsets, ListOffsetsRequestData, ListOffsetsResponseData);
-api!(Metadata, MetadataRequestData, MetadataResponseData);
+api!(Metadata, MetadataRequestData, MetadataResponseData, read_metadata);
 api!(Produce, ProduceRequestData, ProduceResponseData, produce::read_request);
+
+/// Topics that one Metadata request may name: an entry of two bytes takes fifty times as much once it is read.
+const METADATA_TOPICS_MAX: usize = 100_000;
+/// From this version on, Metadata has tagged fields.
+const METADATA_FLEXIBLE_FROM: i16 = 9;
+
+/// Reads a Metadata request, after a look at how much it would be.
+fn read_metadata(body: &mut Bytes, version: i16) -> Result<MetadataRequestData, String> {
+    let mut start = body.clone();
+    let topics = if version >= METADATA_FLEXIBLE_FROM {
+        unsigned_varint(&mut start).map(|len| len.saturating_sub(1) as usize)
+    } else {
+        start.try_get_i32().ok().map(|len| usize::try_from(len).unwrap_or(0))
+    };
+    match topics {
+        Some(topics) if topics > METADATA_TOPICS_MAX => Err(format!("more than {METADATA_TOPICS_MAX} topics")),
+        _ => MetadataRequestData::read(body, version).map_err(|error| error.to_string()),
+    }
+}
 
 /// Reads the body of a request, which its header has been taken off. Bytes left over are tolerated.
 pub fn decode_request<R: Request>(mut body: Bytes, version: i16) -> Result<R, MessageError> {
@@ -195,6 +215,17 @@ fn finish_frame(mut out: BytesMut, api: ApiKey, version: i16) -> Result<Bytes, M
         i32::try_from(out.len() - 4).map_err(|_| MessageError::new(api, version, "larger than a frame can be"))?;
     out[..4].copy_from_slice(&len.to_be_bytes());
     Ok(out.freeze())
+}
+
+/// The most that a text for people takes in an answer, in bytes. What it quotes may be as long as a string can be.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// A text for people, cut if it quotes something very long.
+pub fn text(text: &str) -> KafkaString {
+    if text.len() <= TEXT_BYTES_MAX {
+        return string(text);
+    }
+    string(&format!("{}…", &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]))
 }
 
 /// A string for a message field.

@@ -3,11 +3,13 @@
 //! Versions 0 to 2 are read as well, though only to be refused partition by partition: their records are of formats that
 //! are not supported.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::KafkaString;
 use super::produce_types::{PartitionProduceData, ProduceRequestData, TopicProduceData};
-use crate::wire::header::{skip_tagged_fields, unsigned_varint};
+use super::{KafkaString, MessageError, finish_frame};
+use crate::wire::ErrorCode;
+use crate::wire::api::ApiKey;
+use crate::wire::header::{put_response_header, skip_tagged_fields, unsigned_varint};
 
 /// Topics and partitions in one request. Real ones have a few; the bound keeps a request of empty entries, three bytes
 /// each, from taking fifty times its size in memory.
@@ -30,6 +32,37 @@ pub(super) fn read_request(body: &mut Bytes, version: i16) -> Result<ProduceRequ
     }
     reader.tagged_fields()?;
     Ok(ProduceRequestData { transactional_id, acks, timeout_ms, topic_data, ..ProduceRequestData::default() })
+}
+
+/// The whole answer frame to a request of version 0 to 2, length included: the same error for all partitions.
+pub fn encode_old_answer(
+    request: &ProduceRequestData,
+    version: i16,
+    correlation_id: i32,
+    error: ErrorCode,
+) -> Result<Bytes, MessageError> {
+    let mut out = BytesMut::new();
+    out.put_i32(0);
+    put_response_header(&mut out, ApiKey::Produce, version, correlation_id);
+    // The bound on entries keeps all counts far below their types' ends.
+    out.put_i32(request.topic_data.len() as i32);
+    for topic in &request.topic_data {
+        out.put_i16(topic.name.len() as i16);
+        out.put_slice(topic.name.as_bytes());
+        out.put_i32(topic.partition_data.len() as i32);
+        for partition in &topic.partition_data {
+            out.put_i32(partition.index);
+            out.put_i16(error.code());
+            out.put_i64(-1); // base offset
+            if version >= 2 {
+                out.put_i64(-1); // append time
+            }
+        }
+    }
+    if version >= 1 {
+        out.put_i32(0); // throttle time
+    }
+    finish_frame(out, ApiKey::Produce, version)
 }
 
 struct Reader<'a> {
