@@ -36,13 +36,37 @@ pub enum WalOpenError {
         /// Its error.
         source: io::Error,
     },
+    /// A file is not there any more, or not all of it.
+    #[error(
+        "write-ahead log file {} has {found} of its {bytes} bytes (0: it is missing). Acknowledged messages may have been in \
+         it, so the broker does not start. Restore it from a copy of the data folder; or, to give up what only the \
+         write-ahead log held, remove {} and start again",
+        path.display(), list.display()
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Its length; 0 if it is missing.
+        found: u64,
+        /// What its length should at least be.
+        bytes: u64,
+        /// The list that has it.
+        list: PathBuf,
+    },
+    /// The list of files is damaged.
+    #[error(
+        "{}, the list of the write-ahead log's files, is damaged. Restore it from a copy of the data folder; or, if no file \
+         of the write-ahead log is missing, remove it and start again",
+        .0.display()
+    )]
+    List(PathBuf),
     /// A block that had been flushed is not there any more: this is damage, not the torn end that a crash leaves.
     #[error(
         "write-ahead log block {lsn} is missing or damaged at byte {offset} of {} ({found}), yet a later block says that \
          everything below {durable_below} had been flushed. Acknowledged messages would be lost, so the broker does not \
          start. Restore the data folder from a copy or a replica; or, to give up what the log holds from block {lsn} on, \
-         move the files of {} elsewhere and start again",
-        path.display(), path.parent().unwrap_or(path).display()
+         move {} and {}.files elsewhere and start again",
+        path.display(), path.parent().unwrap_or(path).display(), path.parent().unwrap_or(path).display()
     )]
     Corrupt {
         /// The file where the block should be.

@@ -2,7 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use tokio::sync::Mutex;
+
+use super::list::FileList;
 use super::slots::{NewSlot, SlotNumber};
 use crate::io::{BoxFuture, Env, File, OpenMode};
 use crate::storage::Lsn;
@@ -75,8 +79,15 @@ fn flush(error: io::Error) -> PrepareError {
     if is_no_space(&error) { PrepareError::NoSpace } else { PrepareError::Flush(error) }
 }
 
-/// Creates a file, reserves its space, and makes data and name durable, so that a block in it is found after a power cut.
-pub(super) async fn prepare(env: Env, dir: PathBuf, new: NewSlot, lanes: usize) -> Result<NewFile, PrepareError> {
+/// Creates a file, reserves its space, makes data and name durable, so that a block in it is found after a power cut, and
+/// lists it, so that it is missed when it is gone.
+pub(super) async fn prepare(
+    env: Env,
+    dir: PathBuf,
+    new: NewSlot,
+    lanes: usize,
+    list: Arc<Mutex<FileList>>,
+) -> Result<NewFile, PrepareError> {
     let path = slot_path(&dir, new.slot);
     let file = env.disk().open(&path, OpenMode::CreateNew).await.map_err(other)?;
     let made = async {
@@ -85,7 +96,9 @@ pub(super) async fn prepare(env: Env, dir: PathBuf, new: NewSlot, lanes: usize) 
         if !crate::mutant!("wal.no_directory_flush") {
             env.disk().sync_dir(&dir).await.map_err(flush)?;
         }
-        Lanes::open(&env, &path, file.clone(), lanes).await.map_err(other)
+        let lanes = Lanes::open(&env, &path, file.clone(), lanes).await.map_err(other)?;
+        list.lock().await.add(new.slot, new.bytes).await.map_err(other)?;
+        Ok(lanes)
     };
     match made.await {
         Ok(lanes) => Ok(NewFile { slot: new.slot, lanes }),

@@ -6,7 +6,7 @@
 //!
 //! * [`block`], [`entry`]: the format (pure). [`group`]: which entries make a block (pure). [`slots`]: which file it
 //!   goes to, and recycling (pure). [`core`]: numbers and order (pure). [`writer`]: the task that executes. [`recover`]:
-//!   opening and replay.
+//!   opening and replay. [`list`]: which files there must be.
 //!
 //! # Files
 //! `wal-NNNNNN.slot`, preallocated, recycled, never renamed. A file is made durable (data, then directory) before a block
@@ -23,6 +23,7 @@
 //! | a block missing, later ones whole (several were in flight) | the log ends before the missing one: acknowledgements go in order, so the later ones were not given either |
 //! | a first block missing in a recycled file, stale blocks behind it | sequence and writer number do not match: nothing of it counts |
 //! | an old tail behind the place where the last recovery ended | writing resumed in another file with a higher sequence, which takes over from its first block on |
+//! | a file missing or short that the [`list`] has | no crash does this: [`WalOpenError::Lost`] |
 //! | a block missing that a later block calls durable | no crash does this: [`WalOpenError::Corrupt`] |
 //! | a file whose blocks are all below the floor | not read |
 //!
@@ -47,6 +48,7 @@ pub mod entry;
 mod error;
 mod files;
 pub mod group;
+mod list;
 mod recover;
 mod scan;
 mod shared;
@@ -164,7 +166,7 @@ impl Wal {
         let config = config.checked();
         let recovered = recover::recover(env, dir, &config, known, replay).await?;
         let core = Core::new(config.clone(), recovered.start, recovered.slots);
-        let shared = Shared::start(env, dir, &config, core, recovered.files);
+        let shared = Shared::start(env, dir, &config, core, recovered.files, recovered.list);
         Ok(Self { shared })
     }
 

@@ -16,7 +16,8 @@ use std::path::Path;
 use super::block::{BLOCK_ALIGN, BlockHeader, FORMAT_VERSION, HeaderError};
 use super::core::{Core, CoreStart};
 use super::entry;
-use super::files::{Lanes, slot_number};
+use super::files::{Lanes, is_no_space, slot_number};
+use super::list::FileList;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
 use super::{Done, Entry, WalConfig, WalOpenError};
@@ -58,6 +59,7 @@ pub(super) struct Recovered {
     pub(super) start: CoreStart,
     pub(super) slots: Slots,
     pub(super) files: BTreeMap<SlotNumber, Lanes>,
+    pub(super) list: FileList,
 }
 
 /// What headers say about the log as a whole.
@@ -95,16 +97,28 @@ pub(super) async fn recover(
     known: KnownLsns,
     visitor: &mut dyn ReplayVisitor,
 ) -> Result<Recovered, WalOpenError> {
-    let files = survey(env, dir, config).await?;
+    let mut list = FileList::load(env, dir).await?;
+    let files = survey(env, dir, config, &list).await?;
     let mut chain: Vec<&SlotFile> = files.iter().filter(|file| file.first.is_some()).collect();
     chain.sort_by_key(|file| file.first.map(|first| first.file_sequence));
     let (claims, highest_sequence) = claims(&files, chain.last().copied()).await?;
     let from = known.floor.max(claims.floor).max(Lsn(1));
+    if !list.exists() && (!chain.is_empty() || known.checkpointed > Lsn(0)) {
+        let list = list.path();
+        tracing::warn!(list = %list.display(), "the list of the write-ahead log's files is gone: what is there counts");
+    }
     let begun = visitor.begins((!chain.is_empty()).then_some(from)).await;
     begun.map_err(|source| WalOpenError::Visitor { lsn: from, source })?;
 
     let replayed = replay(&files, &chain, from, claims.durable_below, visitor).await?;
     let next_lsn = replayed.end.max(known.checkpointed.next());
+    if next_lsn > replayed.end && known.checkpointed > Lsn(0) {
+        let (end, checkpointed) = (replayed.end, known.checkpointed);
+        tracing::warn!(
+            "the write-ahead log ends before block {end}, and a checkpoint has everything up to block {checkpointed}: a power \
+             cut after kill -9, or in a weaker wal.sync, does that; files of another time do it too"
+        );
+    }
     let is_empty = replayed.end == from;
     let start = CoreStart {
         writer: env.rng("wal-writer").u64(..),
@@ -115,6 +129,11 @@ pub(super) async fn recover(
     let sequence = highest_sequence.saturating_add(files.len() as u64 + SEQUENCE_JUMP);
     let mut slots = Slots::new(Core::<Done>::slot_limits(config), sequence);
     let mut lanes = BTreeMap::new();
+    match list.set(files.iter().map(|file| (file.slot, file.bytes)).collect()).await {
+        // Reading goes on; the list is made up with the next file.
+        Err(error) if is_no_space(&error) => tracing::warn!(%error, "cannot list the write-ahead log's files"),
+        listed => listed.map_err(failed("list the files of", dir))?,
+    }
     for file in files {
         // Even a file that this replay did not need stays as it is until a new block that says so is durable: the header
         // that says it now may be known from the page cache alone.
@@ -124,11 +143,11 @@ pub(super) async fn recover(
     }
     // The names of files that a killed process had just made may not be durable yet.
     env.disk().sync_dir(dir).await.map_err(failed("flush", dir))?;
-    Ok(Recovered { start, slots, files: lanes })
+    Ok(Recovered { start, slots, files: lanes, list })
 }
 
-/// All whole slot files, opened, with their first headers. Removes unfinished ones.
-async fn survey(env: &Env, dir: &Path, config: &WalConfig) -> Result<Vec<SlotFile>, WalOpenError> {
+/// All whole slot files, opened, with their first headers. Removes unfinished ones, which no list has.
+async fn survey(env: &Env, dir: &Path, config: &WalConfig, list: &FileList) -> Result<Vec<SlotFile>, WalOpenError> {
     let disk = env.disk();
     create_dir(env, dir).await?;
     let mut files = Vec::new();
@@ -145,7 +164,7 @@ async fn survey(env: &Env, dir: &Path, config: &WalConfig) -> Result<Vec<SlotFil
             Err(_) => None,
         };
         let is_whole = bytes == config.file_bytes || bytes == config.first_file_bytes;
-        if first.is_none() && !is_whole && is_zero(&page) {
+        if first.is_none() && !is_whole && !list.has(slot) && is_zero(&page) {
             disk.remove_file(&path).await.map_err(failed("remove", &path))?;
             continue;
         }
@@ -248,7 +267,7 @@ async fn replay(
         }
     }
     // Without a chain nothing was missed; unless a file whose start is unreadable says so.
-    let unreadable = End { offset: 0, found: "no block" };
+    let unreadable = End { offset: 0, found: "no block", is_torn: false };
     let missing = missing.or(files.first().map(|file| (file.path.as_path(), unreadable)));
     match missing {
         Some((path, end)) if durable_below > replayed.end => Err(WalOpenError::Corrupt {
@@ -258,6 +277,14 @@ async fn replay(
             found: end.found,
             durable_below,
         }),
+        Some((path, End { offset, found, is_torn: true })) => {
+            let (path, lsn) = (path.display(), replayed.end);
+            tracing::warn!(
+                "the write-ahead log ends before block {lsn}: byte {offset} of {path} has {found}. A crash leaves that of a \
+                 write that it cut short, and nothing from there on had been acknowledged"
+            );
+            Ok(replayed)
+        }
         _ => Ok(replayed),
     }
 }
@@ -267,6 +294,8 @@ async fn replay(
 struct End {
     offset: u64,
     found: &'static str,
+    /// Whether a block was begun there.
+    is_torn: bool,
 }
 
 /// Replays the blocks of one file below `limit`.
@@ -289,12 +318,12 @@ async fn replay_file(
             _ if here < replayed.end => continue,
             _ => {
                 crate::sometimes!("wal.stale_block_rejected", matches!(at, At::Stale(_)));
-                crate::sometimes!("wal.torn_tail", at == At::Other);
-                return Ok(End { offset, found: at.describe() });
+                crate::sometimes!("wal.torn_tail", matches!(at, At::Torn | At::Other));
+                return Ok(End { offset, found: at.describe(), is_torn: at == At::Torn });
             }
         };
         if header.lsn >= limit {
-            return Ok(End { offset, found: "a block that a later file replaces" });
+            return Ok(End { offset, found: "a block that a later file replaces", is_torn: false });
         }
         here = header.lsn.next();
         if header.lsn < replayed.end {
@@ -302,12 +331,12 @@ async fn replay_file(
         }
         if header.lsn > replayed.end {
             crate::sometimes!("wal.torn_tail");
-            return Ok(End { offset, found: "a later block" });
+            return Ok(End { offset, found: "a later block", is_torn: true });
         }
         let payload = walker.payload(offset, &header).await.map_err(failed("read", &file.path))?;
         if !header.payload_matches(&payload) && !crate::mutant!("wal.skip_crc") {
             crate::sometimes!("wal.torn_tail");
-            return Ok(End { offset, found: "a block with a wrong checksum" });
+            return Ok(End { offset, found: "a block with a wrong checksum", is_torn: true });
         }
         let entries = entry::decode(payload, header.entries).map_err(|reason| WalOpenError::Unreadable {
             path: file.path.clone(),
@@ -323,5 +352,5 @@ async fn replay_file(
         replayed.end = here;
         replayed.bytes += header.block_bytes();
     }
-    Ok(End { offset: file.bytes, found: "the end of the file" })
+    Ok(End { offset: file.bytes, found: "the end of the file", is_torn: false })
 }

@@ -41,6 +41,8 @@ pub(super) enum At {
     Stale(BlockHeader),
     /// Zeros: nothing was ever written here.
     Nothing,
+    /// The beginning of a header, and a checksum that does not match.
+    Torn,
     /// Something else: damage, or the middle of a block.
     Other,
 }
@@ -52,6 +54,7 @@ impl At {
             Self::Block(_) => "a block",
             Self::Stale(_) => "a block of an earlier life of the file",
             Self::Nothing => "zeros",
+            Self::Torn => "no block: its header is damaged",
             Self::Other => "no block",
         }
     }
@@ -94,6 +97,7 @@ impl<'a> Walker<'a> {
             Ok(header) if !owns(&header) => At::Stale(header),
             Ok(header) if offset + header.block_bytes() <= self.slot.bytes => At::Block(header),
             Err(HeaderError::Magic) if page.iter().all(|byte| *byte == 0) => At::Nothing,
+            Err(HeaderError::Crc) => At::Torn,
             _ => At::Other,
         };
         self.is_stepping = !matches!(at, At::Block(_));

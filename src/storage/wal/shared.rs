@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 
 use super::core::Core;
 use super::files::Lanes;
+use super::list::FileList;
 use super::slots::SlotNumber;
 use super::writer::Writer;
 use super::{Done, Entry, EntryClass, WalConfig, WalFailed};
@@ -51,6 +52,7 @@ impl Shared {
         config: &WalConfig,
         core: Core<Done>,
         files: BTreeMap<SlotNumber, Lanes>,
+        list: FileList,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {
             env: env.clone(),
@@ -61,7 +63,7 @@ impl Shared {
             counters: Counters::default(),
         });
         shared.update_pressure();
-        env.spawn_core("wal-writer", Writer::new(env, dir, config, shared.clone(), files).run());
+        env.spawn_core("wal-writer", Writer::new(env, dir, config, shared.clone(), files, list).run());
         shared
     }
 

@@ -10,9 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::Mutex;
+
 use super::block;
 use super::core::{Block, Completed, Next};
-use super::files::{Lanes, NewFile, PrepareError, is_no_space, prepare, slot_path};
+use super::files::{Lanes, NewFile, PrepareError, is_no_space, prepare};
+use super::list::FileList;
 use super::shared::{Phase, Shared};
 use super::slots::{NewSlot, SlotNumber};
 use super::{Done, WalConfig, WalFailed, WalSync};
@@ -37,6 +40,7 @@ struct Flush {
 enum Event {
     Written(io::Result<()>),
     Prepared(Result<NewFile, PrepareError>),
+    Removed,
     Flushed(io::Result<()>),
     FlushDue,
     Woken,
@@ -50,7 +54,11 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     files: BTreeMap<SlotNumber, Lanes>,
     in_flight: VecDeque<Flight>,
+    list: Arc<Mutex<FileList>>,
     preparing: Option<BoxFuture<'static, Result<NewFile, PrepareError>>>,
+    /// Files to remove, and the removal that is under way.
+    unwanted: Vec<SlotNumber>,
+    removing: Option<BoxFuture<'static, ()>>,
     /// Until then no file is prepared ahead of need: the last attempt failed.
     ahead_not_before: Monotonic,
     /// Files with written blocks that no flush has covered. Always empty in the mode `always`.
@@ -75,6 +83,7 @@ impl Writer {
         config: &WalConfig,
         shared: Arc<Shared>,
         files: BTreeMap<SlotNumber, Lanes>,
+        list: FileList,
     ) -> Self {
         Self {
             env: env.clone(),
@@ -83,7 +92,10 @@ impl Writer {
             shared,
             files,
             in_flight: VecDeque::new(),
+            list: Arc::new(Mutex::new(list)),
             preparing: None,
+            unwanted: Vec::new(),
+            removing: None,
             ahead_not_before: Monotonic::default(),
             unflushed: BTreeSet::new(),
             flush: None,
@@ -103,12 +115,14 @@ impl Writer {
     async fn step(&mut self) -> bool {
         self.start_writes();
         self.start_flush();
+        self.start_remove();
         if self.is_finished() {
             return false;
         }
         match self.next_event().await {
             Event::Written(result) => self.on_written(result).await,
             Event::Prepared(result) => self.on_prepared(result).await,
+            Event::Removed => self.removing = None,
             Event::Flushed(result) => self.on_flushed(result).await,
             Event::FlushDue => self.flush_timer = FlushTimer::Due,
             Event::Woken => {}
@@ -131,6 +145,7 @@ impl Writer {
             biased;
             result = present(self.in_flight.front_mut().map(|flight| &mut flight.write)) => Event::Written(result),
             result = present(self.preparing.as_mut()) => Event::Prepared(result),
+            () = present(self.removing.as_mut()) => Event::Removed,
             result = present(self.flush.as_mut().map(|flush| &mut flush.run)) => Event::Flushed(result),
             () = present(flush_timer) => Event::FlushDue,
             () = self.shared.wake.notified() => Event::Woken,
@@ -173,7 +188,8 @@ impl Writer {
 
     fn start_prepare(&mut self, new: Option<NewSlot>) {
         if let Some(new) = new {
-            self.preparing = Some(Box::pin(prepare(self.env.clone(), self.dir.clone(), new, self.lanes())));
+            let (env, dir, list) = (self.env.clone(), self.dir.clone(), Arc::clone(&self.list));
+            self.preparing = Some(Box::pin(prepare(env, dir, new, self.lanes(), list)));
         }
     }
 
@@ -323,12 +339,18 @@ impl Writer {
         self.remove(removed);
     }
 
-    /// Removes files that are not worth keeping. Whether that succeeds, and when, does not matter: nothing in them is
-    /// needed, and a later start finds that out again.
+    /// Lets go of files that are not worth keeping.
     fn remove(&mut self, slots: Vec<SlotNumber>) {
-        for slot in slots {
-            self.files.remove(&slot);
-            drop(self.env.disk().remove_file(&slot_path(&self.dir, slot)));
+        self.files.retain(|slot, _| !slots.contains(slot));
+        self.unwanted.extend(slots);
+    }
+
+    /// Removes them. Whether that succeeds, and when, does not matter: nothing in them is needed, and a later start finds
+    /// that out again.
+    fn start_remove(&mut self) {
+        if self.removing.is_none() && !self.unwanted.is_empty() {
+            let (list, slots) = (Arc::clone(&self.list), std::mem::take(&mut self.unwanted));
+            self.removing = Some(Box::pin(async move { list.lock().await.remove(&slots).await }));
         }
     }
 
@@ -338,7 +360,10 @@ impl Writer {
         match phase {
             Phase::Open => false,
             Phase::Closing if can_write => {
-                self.shared.state().core.is_quiet() && self.unflushed.is_empty() && self.flush.is_none()
+                let is_written = self.unflushed.is_empty() && self.flush.is_none();
+                // Whoever opens the log next finds nobody at work on its files.
+                let is_tidy = self.preparing.is_none() && self.removing.is_none();
+                self.shared.state().core.is_quiet() && is_written && is_tidy
             }
             Phase::Closing | Phase::Abandoned | Phase::Ended(_) => {
                 self.fail_waiting(WalFailed::Closed);

@@ -40,7 +40,7 @@ async fn written(env: &Env, dir: &Path, count: i64) {
 #[test]
 fn a_torn_last_block_ends_the_log_and_writing_goes_on_beside_it() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         written(&env, dir, 5).await;
         let whole = contents(&env, &path(dir, 1)).await;
@@ -61,7 +61,7 @@ fn a_torn_last_block_ends_the_log_and_writing_goes_on_beside_it() {
 #[test]
 fn a_missing_block_that_a_later_one_calls_durable_is_damage() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         written(&env, dir, 5).await;
         // Header, payload, or all of it: the first block, the one in the middle.
@@ -84,7 +84,7 @@ fn a_missing_block_that_a_later_one_calls_durable_is_damage() {
 #[test]
 fn damage_below_the_floor_is_nobodys_loss() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         written(&env, dir, 6).await;
         flip(&env, &path(dir, 1), BLOCK + 20).await;
@@ -100,7 +100,7 @@ fn damage_below_the_floor_is_nobodys_loss() {
 #[test]
 fn numbers_in_checkpoints_are_never_given_again() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         written(&env, dir, 3).await;
         flip(&env, &path(dir, 1), 2 * BLOCK).await;
@@ -119,7 +119,7 @@ fn numbers_in_checkpoints_are_never_given_again() {
 #[test]
 fn blocks_behind_a_hole_are_dropped_and_the_next_life_takes_over() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         written(&env, dir, 4).await;
         // As if blocks 3 and 4 had been in flight together and 3 did not make it: 4 must not call 3 durable then.
@@ -143,7 +143,7 @@ fn blocks_behind_a_hole_are_dropped_and_the_next_life_takes_over() {
 #[test]
 fn a_stale_block_of_a_recycled_file_is_rejected() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         let (wal, _) = open(&env, dir, WalConfig::sim()).await.expect("a new log");
         let mut offset = 0;
@@ -161,7 +161,7 @@ fn a_stale_block_of_a_recycled_file_is_rejected() {
 #[test]
 fn unfinished_files_are_removed_and_a_newer_format_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path();
+    let dir = &dir.path().join("wal");
     block_on_test(|env| async move {
         written(&env, dir, 2).await;
         let unfinished = path(dir, 77);
@@ -175,5 +175,45 @@ fn unfinished_files_are_removed_and_a_newer_format_is_refused() {
         put(&env, &path(dir, 1), 7, vec![9]).await;
         let error = open(&env, dir, WalConfig::sim()).await.map(|_| ()).expect_err("a newer format");
         assert!(matches!(error, WalOpenError::NewerFormat { version: 9, .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_file_that_is_gone_or_short_is_missed_until_it_is_given_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = &dir.path().join("wal");
+    block_on_test(|env| async move {
+        written(&env, dir, 5).await;
+        for how in ["emptied", "short", "removed", "all removed"] {
+            let mut whole = Vec::new();
+            for path in env.disk().list(dir).await.expect("listed") {
+                whole.push((contents(&env, &path).await, path));
+            }
+            let file = env.disk().open(&path(dir, 1), OpenMode::ReadWrite).await.expect("it is there");
+            match how {
+                "emptied" => file.set_len(0).await.expect("set"),
+                "short" => file.set_len(3 * BLOCK).await.expect("set"),
+                "removed" => env.disk().remove_file(&path(dir, 1)).await.expect("removed"),
+                _ => env.disk().remove_dir_all(dir).await.expect("removed"),
+            }
+            for _ in 0..2 {
+                let Err(error) = open(&env, dir, WalConfig::sim()).await else { panic!("{how}: not missed") };
+                let message = error.to_string();
+                assert!(message.contains("wal-000001.slot") && message.contains("wal.files"), "{message}");
+            }
+            env.disk().create_dir_all(dir).await.expect("made");
+            for (bytes, path) in whole {
+                put(&env, &path, 0, bytes).await;
+            }
+            let (wal, replayed) = open(&env, dir, WalConfig::sim()).await.expect("it is back");
+            assert_eq!(replayed.len(), 5, "{how}");
+            wal.recovered();
+            wal.close().await;
+        }
+        env.disk().remove_dir_all(dir).await.expect("removed");
+        env.disk().remove_file(&dir.with_extension("files")).await.expect("given up");
+        let (wal, replayed) = open(&env, dir, WalConfig::sim()).await.expect("given up");
+        assert_eq!(replayed, []);
+        write(&wal, append(0, 0, 500)).await.expect("written");
     });
 }
