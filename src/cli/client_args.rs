@@ -12,8 +12,15 @@ use crate::wire::error_code::ErrorCode;
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
     /// Brokers to ask first
-    #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092", value_delimiter = ',')]
+    #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092", value_delimiter = ',', value_parser = host_port)]
     pub bootstrap_server: Vec<String>,
+}
+
+fn host_port(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT, such as localhost:9092".to_owned()),
+    }
 }
 
 impl ClientArgs {

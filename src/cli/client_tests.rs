@@ -237,7 +237,7 @@ async fn receive(env: &Env, broker: &str, args: &[&str]) -> Result<String, Strin
     let args = [&["consume", "-b", broker], args].concat();
     let command = ConsumeCommand::try_parse_from(args).expect("good arguments");
     let output = Arc::new(Mutex::new(Vec::new()));
-    let result = consume::consume(env.clone(), command.args, output.clone()).await;
+    let result = consume::consume(env.clone(), command.args, output.clone(), || false).await;
     result.map_err(|error| error.to_string())?;
     let printed = output.lock().expect("no panic").clone();
     Ok(String::from_utf8(printed).expect("UTF-8"))
@@ -301,6 +301,29 @@ fn records_that_nobody_confirms_are_sent_before_the_end() {
 }
 
 #[test]
+fn consuming_ends_when_nobody_reads_what_is_printed() {
+    block_on_test(|env| async move {
+        let peer = Peer::default();
+        let broker = start(&env, &peer).await;
+        let command = ConsumeCommand::try_parse_from(["consume", "-b", &broker, "t"]).expect("good arguments");
+        let output = Arc::new(Mutex::new(Vec::new()));
+        consume::consume(env, command.args, output, || true).await.expect("ends, though nothing is written");
+    });
+}
+
+#[test]
+fn arguments_that_cannot_be_meant_are_explained() {
+    let explain = |args: &[&str]| ConsumeCommand::try_parse_from(args).err().expect("refused").to_string();
+    assert!(explain(&["consume", "t", "-o", "x"]).contains("an offset, or -N for the last N records"));
+    for broker in ["localhost", "localhost:", ":9092", "localhost:99999"] {
+        assert!(explain(&["consume", "t", "-b", broker]).contains("expected HOST:PORT"), "{broker}");
+    }
+    for acks in [&["-a", "-1"][..], &["--acks=-1"], &["-a", "all"], &["-a", "0"]] {
+        ProduceCommand::try_parse_from([&["produce", "t"], acks].concat()).expect("known to all Kafka clients");
+    }
+}
+
+#[test]
 fn cut_batches_and_many_rounds_are_read_through() {
     block_on_test(|env| async move {
         let peer = Peer::default();
@@ -330,6 +353,8 @@ fn errors_say_what_to_do() {
         said.push(receive(&env, &broker, &["missing"]).await.expect_err("no topic"));
         said.push(receive(&env, &broker, &["t", "-p", "9"]).await.expect_err("no such partition"));
         said.push(receive(&env, &broker, &["t", "-p", "0", "-o", "5"]).await.expect_err("out of range"));
+        let past_the_end = receive(&env, &broker, &["t", "-p", "0", "-o", "5", "-e"]).await;
+        assert_eq!(past_the_end.as_ref(), Err(said.last().expect("the same")), "--exit changes nothing about it");
         said.push(receive(&env, "127.0.0.1:1", &["t"]).await.expect_err("nothing listens"));
         insta::assert_snapshot!(said.join("\n"));
     });

@@ -16,7 +16,9 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
 
 fn table(config: &Config) -> String {
     let mut out = String::new();
-    for (key, value) in config.entries() {
+    let mut entries = config.entries();
+    entries.sort_by_key(|(key, _)| key.name);
+    for (key, value) in entries {
         let set = if config.is_set(key.name) { format!("   (default: {})", shown(key.default)) } else { String::new() };
         let _ = writeln!(out, "{} = {}{set}", key.name, shown(&value));
         for line in wrap(&format!("{}: {}", kind(&key.kind), key.doc)) {
@@ -71,6 +73,8 @@ mod tests {
         for key in config_keys() {
             assert!(table.contains(&format!("{} = ", key.name)), "{}", key.name);
         }
+        let shown: Vec<&str> = table.lines().filter(|line| line.contains(" = ") && !line.starts_with(' ')).collect();
+        assert!(shown.is_sorted_by_key(|line| line.split(' ').next()));
         assert!(table.lines().all(|line| line.starts_with("    ") == line.starts_with(' ')));
         assert!(table.lines().filter(|line| line.starts_with(' ')).all(|line| line.len() <= WIDTH + 4));
     }

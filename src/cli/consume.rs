@@ -11,6 +11,7 @@ use clap::Args;
 use super::client_args::{ClientArgs, is_retriable};
 use super::text::RecordFormat;
 use crate::client::{Cluster, ClusterError, Connection, Create};
+use crate::io::real::reader_of_stdout_is_gone;
 use crate::io::{Env, Monotonic};
 use crate::wire::batch::{BatchError, RecordBatch};
 use crate::wire::error_code::ErrorCode;
@@ -43,7 +44,7 @@ pub struct ConsumeArgs {
     #[arg(long, conflicts_with = "offset")]
     from_beginning: bool,
     /// Start at this offset; -N for the last N records of each partition
-    #[arg(short, long, value_name = "OFFSET", allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "OFFSET", allow_hyphen_values = true, value_parser = offset)]
     offset: Option<i64>,
     /// Read this partition only
     #[arg(short, long, value_name = "NUMBER")]
@@ -57,6 +58,10 @@ pub struct ConsumeArgs {
     /// How to print a record: %t topic, %p partition, %o offset, %k key, %s value, %T timestamp, %h headers
     #[arg(short, long, value_name = "FORMAT", default_value = "%s\\n", value_parser = RecordFormat::parse)]
     format: RecordFormat,
+}
+
+fn offset(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "expected a number: an offset, or -N for the last N records".to_owned())
 }
 
 /// Why consuming ended.
@@ -125,16 +130,24 @@ pub enum ConsumeError {
 
 /// Prints records to standard output.
 pub async fn run(env: Env, args: ConsumeArgs) -> Result<(), ConsumeError> {
-    let waits_for_new = !args.from_beginning && args.offset.is_none() && !args.exit;
+    let waits_for_new = args.max_messages.is_none() && !args.exit;
     if waits_for_new && io::stderr().is_terminal() {
-        eprintln!("waiting for new records; --from-beginning prints those that are there (Ctrl-C ends)");
+        let from_end = !args.from_beginning && args.offset.is_none();
+        let hint = if from_end { "--from-beginning prints those that are there" } else { "--exit ends without them" };
+        eprintln!("waiting for new records; {hint} (Ctrl-C ends)");
     }
-    consume(env, args, Arc::new(Mutex::new(io::stdout()))).await
+    consume(env, args, Arc::new(Mutex::new(io::stdout())), reader_of_stdout_is_gone).await
 }
 
 pub(super) type Output = Arc<Mutex<dyn Write + Send>>;
 
-pub(super) async fn consume(env: Env, args: ConsumeArgs, output: Output) -> Result<(), ConsumeError> {
+/// Prints to `output` as long as somebody reads it.
+pub(super) async fn consume(
+    env: Env,
+    args: ConsumeArgs,
+    output: Output,
+    reader_is_gone: fn() -> bool,
+) -> Result<(), ConsumeError> {
     let cluster = args.client.connect(&env, REQUEST_TIMEOUT).await?;
     let left = args.max_messages.unwrap_or(u64::MAX);
     let exit = args.exit;
@@ -151,7 +164,8 @@ pub(super) async fn consume(env: Env, args: ConsumeArgs, output: Output) -> Resu
     let partitions = consumer.partitions().await?;
     consumer.retrying(Step::Start(partitions)).await?;
     while consumer.left > 0 && !(exit && consumer.positions.is_empty()) {
-        if consumer.retrying(Step::Fetch).await? == Flow::ReaderGone {
+        // Whoever has read enough (`head`) is noticed when something is written to it, or else here.
+        if consumer.retrying(Step::Fetch).await? == Flow::ReaderGone || reader_is_gone() {
             break;
         }
     }
@@ -247,6 +261,9 @@ impl Consumer {
                 None if self.args.from_beginning => first,
                 None => end,
             };
+            if !(first..=end).contains(&start) {
+                return Err(ConsumeError::OutOfRange { partition, offset: start });
+            }
             if !self.args.exit || start < end {
                 self.positions.insert(partition, start);
                 self.ends.insert(partition, end);

@@ -47,7 +47,7 @@ enum Command {
 /// Where the configuration comes from: --set goes before KILO_… variables, those before the file, that before defaults.
 #[derive(Args, Debug, Default)]
 pub(crate) struct ConfigArgs {
-    /// A configuration file (TOML; keys with dots in quotes)
+    /// A configuration file (TOML; put keys in quotes: "log.dirs" = "data")
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
     /// One setting; may be given many times

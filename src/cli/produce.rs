@@ -44,7 +44,7 @@ pub struct ProduceArgs {
     #[arg(short, long, value_name = "NUMBER")]
     partition: Option<i32>,
     /// When a record counts as sent: stored by all in-sync replicas, by the leader, or not waited for
-    #[arg(short, long, value_enum, default_value_t = Acks::All)]
+    #[arg(short, long, value_enum, default_value_t = Acks::All, allow_hyphen_values = true)]
     acks: Acks,
     /// Compress with none, gzip, snappy, lz4 or zstd
     #[arg(short = 'z', long, value_name = "CODEC", default_value = "none", value_parser = codec)]
@@ -152,7 +152,9 @@ pub enum ProduceError {
 pub async fn run(env: Env, args: ProduceArgs) -> Result<(), ProduceError> {
     let sent = produce(&env, args.clone(), Box::new(io::stdin())).await?;
     let records = if sent == 1 { "record" } else { "records" };
-    eprintln!("sent {sent} {records} to {}", args.topic);
+    // Nothing comes back with `--acks 0`, not even a refusal.
+    let unknown = if args.acks == Acks::Zero { ", without asking whether they are stored (--acks 0)" } else { "" };
+    eprintln!("sent {sent} {records} to {}{unknown}", args.topic);
     Ok(())
 }
 

@@ -14,6 +14,9 @@ const LOG_DEFAULT: &str = "info";
 pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
     let mut config = settings::resolve(args)?;
     start_logging()?;
+    if let Some(warning) = config.without_effect() {
+        tracing::warn!("{warning}");
+    }
     // Whatever the working directory becomes, and so that messages name a folder that can be found.
     let folder =
         std::path::absolute(&config.log_dirs).map_err(|error| format!("log.dirs={}: {error}", config.log_dirs))?;
@@ -40,6 +43,7 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
 fn start_logging() -> Result<(), String> {
     use tracing_subscriber::EnvFilter;
     let wanted = std::env::var("KILO_LOG").unwrap_or_else(|_| LOG_DEFAULT.to_owned());
+    check_filter(&wanted)?;
     let filter = EnvFilter::try_new(&wanted).map_err(|error| format!("KILO_LOG={wanted}: {error}"))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -48,6 +52,20 @@ fn start_logging() -> Result<(), String> {
         .with_target(false)
         .try_init()
         .map_err(|error| format!("cannot start logging: {error}"))
+}
+
+/// A word that is no level would be taken for the name of a module, and switch everything off.
+fn check_filter(wanted: &str) -> Result<(), String> {
+    let is_level = |word: &str| matches!(word, "off" | "error" | "warn" | "info" | "debug" | "trace");
+    for part in wanted.split(',').map(str::trim) {
+        let plain = !part.contains(['=', '[', ':']) && !part.starts_with("kilo");
+        if plain && !part.is_empty() && !is_level(&part.to_ascii_lowercase()) {
+            return Err(format!(
+                "KILO_LOG={wanted}: {part} is no level; levels are off, error, warn, info, debug and trace, for one module kilo::log=trace"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What a newcomer needs to know, in a few lines on standard output.
@@ -70,4 +88,19 @@ fn banner(config: &Config, broker: &Broker, folder: &Path) {
     // Nobody may be listening on standard output; the broker runs all the same.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_logged_is_a_level_or_names_a_module() {
+        for good in ["", "info", "DEBUG", "kilo", "kilo::log=trace,warn", "off", "mio=error"] {
+            assert_eq!(check_filter(good), Ok(()), "{good}");
+        }
+        for bad in ["bogus", "info,verbose"] {
+            assert!(check_filter(bad).is_err_and(|error| error.contains("levels are")), "{bad}");
+        }
+    }
 }

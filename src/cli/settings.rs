@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::ConfigArgs;
-use crate::server::config::{Config, Origin, Setting, config_keys};
+use crate::server::config::{Config, Origin, Setting, config_keys, remedy};
 
 /// Variables of that prefix that are no configuration keys.
 const OTHER_VARIABLES: &[&str] = &["KILO_LOG"];
@@ -20,15 +20,23 @@ pub(super) fn resolve(args: &ConfigArgs) -> Result<Config, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         settings.extend(from_file(path, &text)?);
     }
-    settings.extend(from_variables(
+    let (known, strangers) = from_variables(
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-    ));
+    );
+    settings.extend(known);
+    if !strangers.is_empty() {
+        eprintln!("kilo: ignoring variables that are like no key: {}", strangers.join(", "));
+    }
     settings.extend(from_flags(&args.set)?);
     Config::resolve(settings).map_err(|error| error.to_string())
 }
 
 fn from_file(path: &Path, text: &str) -> Result<Vec<Setting>, String> {
-    let table: toml::Table = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        // `wal.sync = "os"` makes a value of what `wal.sync.interval.ms = 50` needs as a table.
+        let hint = if text.contains('.') { "hint: put keys in quotes: \"wal.sync\" = \"always\"" } else { "" };
+        format!("{}: {error}{hint}", path.display())
+    })?;
     let mut settings = Vec::new();
     flatten(&Origin::File(path.display().to_string()), String::new(), &toml::Value::Table(table), &mut settings)?;
     Ok(settings)
@@ -58,9 +66,10 @@ fn flatten(origin: &Origin, key: String, value: &toml::Value, settings: &mut Vec
     Ok(())
 }
 
-/// `KILO_LOG_DIRS` means `log.dirs`.
-fn from_variables(variables: impl Iterator<Item = (String, String)>) -> Vec<Setting> {
-    let mut settings: Vec<Setting> = variables
+/// `KILO_LOG_DIRS` means `log.dirs`. The second list names those that are not meant for the configuration at all: a
+/// container beside a service named kilo gets `KILO_PORT`, `KILO_SERVICE_HOST` and others from Kubernetes.
+fn from_variables(variables: impl Iterator<Item = (String, String)>) -> (Vec<Setting>, Vec<String>) {
+    let settings = variables
         .filter(|(name, _)| name.starts_with(PREFIX) && !OTHER_VARIABLES.contains(&name.as_str()))
         .map(|(name, value)| {
             let key = name[PREFIX.len()..].to_ascii_lowercase().replace('_', ".");
@@ -68,9 +77,12 @@ fn from_variables(variables: impl Iterator<Item = (String, String)>) -> Vec<Sett
             let known = config_keys().iter().any(|known| known.name == key);
             Setting { key: if known { key } else { name.clone() }, value, origin: Origin::Variable(name) }
         })
-        .collect();
+        .collect::<Vec<_>>();
+    let (mut strangers, mut settings): (Vec<_>, Vec<_>) =
+        settings.into_iter().partition(|setting| remedy(&setting.key).is_none());
     settings.sort_by(|a, b| a.key.cmp(&b.key));
-    settings
+    strangers.sort_by(|a, b| a.key.cmp(&b.key));
+    (settings, strangers.into_iter().map(|setting| setting.key).collect())
 }
 
 fn from_flags(flags: &[String]) -> Result<Vec<Setting>, String> {
@@ -107,8 +119,41 @@ mod tests {
     #[test]
     fn variables_are_keys_in_capitals() {
         let variables = [("KILO_LOG_DIRS", "a"), ("KILO_LOG", "debug"), ("PATH", "b"), ("KILO_NUM_PARTITION", "3")];
-        let settings = from_variables(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let (settings, strangers) =
+            from_variables(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         assert_eq!(pairs(&settings), [("KILO_NUM_PARTITION", "3"), ("log.dirs", "a")]);
+        assert_eq!(strangers, [""; 0]);
+    }
+
+    #[test]
+    fn variables_of_a_kubernetes_service_named_kilo_are_no_settings() {
+        let names =
+            ["KILO_PORT", "KILO_SERVICE_HOST", "KILO_SERVICE_PORT", "KILO_SERVICE_PORT_KAFKA"].into_iter().chain([
+                "KILO_PORT_9092_TCP",
+                "KILO_PORT_9092_TCP_ADDR",
+                "KILO_PORT_9092_TCP_PORT",
+                "KILO_PORT_9092_TCP_PROTO",
+            ]);
+        let (settings, strangers) = from_variables(names.map(|name| (name.to_owned(), "1".to_owned())));
+        assert_eq!((pairs(&settings).len(), strangers.len()), (0, 8), "{settings:?}");
+    }
+
+    #[test]
+    fn a_key_that_continues_another_wants_quotes() {
+        let unquoted = "wal.sync = \"interval\"\nwal.sync.interval.ms = 50\n";
+        let error = from_file(Path::new("kilo.toml"), unquoted).expect_err("a value is no table");
+        assert!(error.ends_with("hint: put keys in quotes: \"wal.sync\" = \"always\""), "{error}");
+        let quoted = "\"wal.sync\" = \"interval\"\n\"wal.sync.interval.ms\" = 50\n";
+        assert_eq!(from_file(Path::new("kilo.toml"), quoted).expect("valid").len(), 2);
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_is_valid() {
+        let page = include_str!("../../docs/configuration.md");
+        let (_, rest) = page.split_once("```toml\n").expect("there is an example");
+        let (example, _) = rest.split_once("```").expect("which ends");
+        let settings = from_file(Path::new("kilo.toml"), example).expect("valid TOML");
+        Config::resolve(settings).expect("valid settings");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub enum ClusterError {
         reason: String,
     },
     /// The topic cannot be used.
-    #[error("topic {topic}: {error}")]
+    #[error("topic {topic}: {error}{}", rule(error))]
     Topic {
         /// The topic.
         topic: String,
@@ -59,6 +59,14 @@ pub enum ClusterError {
     /// A request failed.
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+/// What the client can do about an error, where that is known.
+fn rule(error: &ErrorCode) -> &'static str {
+    match error {
+        ErrorCode::InvalidTopic => ". A name has 1 to 249 letters (a to z, A to Z), digits, '.', '_' and '-'",
+        _ => "",
+    }
 }
 
 /// A partition as metadata tells.

@@ -247,7 +247,7 @@ impl Fetch {
             for partition in partitions {
                 look.final_ = false;
                 looked += 1;
-                if looked % YIELD_AFTER == 0 {
+                if looked.is_multiple_of(YIELD_AFTER) {
                     yield_now().await;
                 }
                 let room = bytes_max.saturating_sub(look.bytes);

@@ -63,7 +63,7 @@ async fn answer(ctx: &Context, version: i16, request: &ListOffsetsRequestData) -
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
             looked += 1;
-            if looked % YIELD_AFTER == 0 {
+            if looked.is_multiple_of(YIELD_AFTER) {
                 yield_now().await;
             }
             let name = topic.name.as_str();

@@ -37,7 +37,7 @@ pub enum FolderError {
         found: u32,
     },
     /// It cannot be created, written or read.
-    #[error("cannot {action} data folder {path}: {source}")]
+    #[error("cannot {action} data folder {path}: {source}{}", hint(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -50,7 +50,9 @@ pub enum FolderError {
     #[error("{0} is damaged: {1}")]
     Damaged(PathBuf, &'static str),
     /// It belongs to another broker.
-    #[error("data folder {path} belongs to broker {found}, and node.id says {wanted}")]
+    #[error(
+        "data folder {path} belongs to broker {found}, and node.id says {wanted}: set node.id={found}, or choose another log.dirs"
+    )]
     OtherBroker {
         /// The folder.
         path: PathBuf,
@@ -62,6 +64,19 @@ pub enum FolderError {
     /// It belongs to Apache Kafka.
     #[error("{0} is a data folder of Apache Kafka, which Kilo does not read: choose another log.dirs")]
     OfKafka(PathBuf),
+}
+
+/// What to do when the folder cannot be used.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ". The user that runs Kilo must be allowed to write there: change the owner, or choose another log.dirs"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            ". There is a file where a folder should be: remove it, or choose another log.dirs"
+        }
+        _ => "",
+    }
 }
 
 /// A data folder held by this process. Dropping it releases the folder.

@@ -45,13 +45,29 @@ pub enum StartError {
     #[error(transparent)]
     Log(#[from] OpenError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {endpoint}: {source}")]
+    #[error("cannot listen on {endpoint}: {source}{}", listen_hint(source))]
     Listen {
         /// The configured address.
         endpoint: Endpoint,
         /// Why not.
         source: io::Error,
     },
+}
+
+/// What to do when the address cannot be listened on.
+fn listen_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ". Another program listens there: stop it, or choose another port (--set listeners=127.0.0.1:9093)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            ". Ports below 1024 need privileges: choose a higher one (--set listeners=127.0.0.1:9092)"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            ". It is no address of this machine: --set listeners=HOST:PORT names one, advertised.listeners what clients are told"
+        }
+        _ => "",
+    }
 }
 
 /// A running broker.

@@ -111,6 +111,16 @@ impl RealEnv {
     }
 }
 
+/// Whether what is written to standard output goes nowhere, because its reader has ended. A pipe alone knows.
+pub fn reader_of_stdout_is_gone() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdout = std::io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    // Asked for nothing, it tells errors and hang-ups alone.
+    poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
 /// Runs a test on a small real world.
 ///
 /// # Panics

@@ -1,5 +1,6 @@
 //! The broker's configuration: typed, made from one table, resolved from several sources.
 
+mod foreign;
 mod table;
 mod value;
 
@@ -51,14 +52,14 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// There is no such key.
-    #[error("{origin}: unknown key {key}{}", suggestion(suggested))]
+    #[error("{origin}: unknown key {key}; {remedy}")]
     Unknown {
         /// Where it was found.
         origin: Origin,
         /// The key.
         key: String,
-        /// The nearest key that there is.
-        suggested: Option<String>,
+        /// What to do about it.
+        remedy: String,
     },
     /// A value does not fit.
     #[error("{origin}: {source}")]
@@ -73,8 +74,22 @@ pub enum ConfigError {
     Conflict(String),
 }
 
-fn suggestion(key: &Option<String>) -> String {
-    key.as_ref().map_or_else(|| "; `kilo config` lists all keys".to_owned(), |key| format!("; did you mean {key}?"))
+/// What to do about a key, or a variable, that is unknown: use the nearest one that there is, or what Kafka's became.
+/// `None` if it is like none of them.
+pub fn remedy(name: &str) -> Option<String> {
+    let variable = name.strip_prefix("KILO_");
+    let key = variable.map_or_else(|| name.to_owned(), |name| name.to_ascii_lowercase().replace('_', "."));
+    if find(&key).is_some() {
+        return Some(format!("it is called {key}"));
+    }
+    if let Some(advice) = foreign::advice(&key).filter(|_| key.contains('.') || variable.is_none()) {
+        return Some(advice.to_owned());
+    }
+    let nearest = nearest(&key)?;
+    Some(match variable {
+        Some(_) => format!("did you mean KILO_{}?", nearest.to_ascii_uppercase().replace('.', "_")),
+        None => format!("did you mean {nearest}?"),
+    })
 }
 
 impl Config {
@@ -83,11 +98,8 @@ impl Config {
         let mut values = Values::default();
         for setting in settings {
             let Some(key) = find(&setting.key) else {
-                let suggested = nearest(&setting.key).map(|key| match setting.origin {
-                    Origin::Variable(_) => format!("KILO_{}", key.to_ascii_uppercase().replace('.', "_")),
-                    _ => key,
-                });
-                return Err(ConfigError::Unknown { origin: setting.origin, key: setting.key, suggested });
+                let remedy = remedy(&setting.key).unwrap_or_else(|| "`kilo config` lists all keys".to_owned());
+                return Err(ConfigError::Unknown { origin: setting.origin, key: setting.key, remedy });
             };
             let value = setting.value.trim().to_owned();
             key.kind
@@ -134,6 +146,14 @@ impl Config {
         self.set.contains(name)
     }
 
+    /// What is accepted and has no effect yet, said in words.
+    pub fn without_effect(&self) -> Option<String> {
+        let policy = &self.log_cleanup_policy;
+        policy.contains("compact").then(|| {
+            format!("log.cleanup.policy={policy}: records need keys from now on, but compaction is not built yet, so none goes away")
+        })
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         let at_least = |small: &str, low: i64, large: &str, high: i64| {
             if low > high {
@@ -149,6 +169,17 @@ impl Config {
             let why = format!("advertised.listeners={endpoint} cannot be reached by anyone: name a host or an address");
             return Err(ConfigError::Conflict(why));
         }
+        let one = |key: &str, value: i32| {
+            if value > 1 {
+                let why = format!(
+                    "{key}={value} cannot be met: this version of Kilo is a cluster of one broker, so only 1 works"
+                );
+                return Err(ConfigError::Conflict(why));
+            }
+            Ok(())
+        };
+        one("default.replication.factor", self.default_replication_factor)?;
+        one("min.insync.replicas", self.min_insync_replicas)?;
         if self.log_dirs.is_empty() || self.log_dirs.contains(',') {
             return Err(ConfigError::Conflict(format!("log.dirs={} must name one data folder", self.log_dirs)));
         }
@@ -260,6 +291,12 @@ mod tests {
         let setting = Setting { key: "KILO_LOG_DIR".to_owned(), value: "x".to_owned(), origin: variable };
         let error = Config::resolve([setting]).expect_err("no such key").to_string();
         assert_eq!(error, "variable KILO_LOG_DIR: unknown key KILO_LOG_DIR; did you mean KILO_LOG_DIRS?");
+        assert_eq!(refuse("broker.id", "1"), "--set: unknown key broker.id; it is called node.id");
+        assert!(refuse("log.retention.hours", "1").contains("nothing is deleted"));
+        assert!(refuse("ssl.keystore.location", "x").contains("not built"));
+        for key in ["default.replication.factor", "min.insync.replicas"] {
+            assert!(refuse(key, "3").contains("only 1 works"), "{key}");
+        }
         assert_eq!(refuse("zzz", "1"), "--set: unknown key zzz; `kilo config` lists all keys");
         assert_eq!(
             refuse("num.partitions", "x"),

@@ -59,6 +59,7 @@ fn a_port_in_use_is_named_and_the_folder_is_left_in_order() {
         let blocked = Config { listeners: taken, ..second.clone() };
         let error = Broker::start(env.clone(), blocked).await.err().expect("the port is taken");
         assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
+        assert!(error.to_string().contains("--set listeners="), "{error}");
         Broker::start(env, second).await.expect("the folder was left in order").stop().await;
         first.stop().await;
     });
