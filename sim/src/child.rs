@@ -45,6 +45,9 @@ pub struct Request {
     pub plan: Option<Plan>,
     /// Where the whole trace goes, if it is asked for.
     pub trace_file: Option<PathBuf>,
+    /// Where the timeline goes, if it is asked for.
+    #[serde(default)]
+    pub timeline_file: Option<PathBuf>,
     /// Which log lines of the broker are printed to standard error: a filter such as `kilo=debug`.
     #[serde(default)]
     pub log: Option<String>,
@@ -53,7 +56,15 @@ pub struct Request {
 impl Request {
     /// A seed as it is drawn.
     pub fn new(scenario: impl Into<String>, seed: u64) -> Self {
-        Self { scenario: scenario.into(), seed, scheduler: None, plan: None, trace_file: None, log: None }
+        Self {
+            scenario: scenario.into(),
+            seed,
+            scheduler: None,
+            plan: None,
+            trace_file: None,
+            timeline_file: None,
+            log: None,
+        }
     }
 
     /// Runs it in this process, with the planted faults that the environment names.
@@ -64,8 +75,9 @@ impl Request {
             let format = tracing_subscriber::fmt().without_time().with_writer(std::io::stderr);
             format.with_ansi(std::io::stderr().is_terminal()).with_env_filter(filter).init();
         }
+        let timeline = self.timeline_file.is_some();
         let Self { seed, scheduler, plan, .. } = self;
-        let run = Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace };
+        let run = Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace, timeline };
         let report = runner::run(&run);
         Ok(Report { scenario: self.scenario, cpu_ms: cpu_ms(), ..report })
     }
@@ -94,10 +106,13 @@ pub fn serve() {
 
 fn one() -> Result<(), Box<dyn Error>> {
     let request: Request = serde_json::from_reader(io::stdin().lock())?;
-    let trace_file = request.trace_file.clone();
+    let (trace_file, timeline_file) = (request.trace_file.clone(), request.timeline_file.clone());
     let report = request.run(if trace_file.is_some() { TraceMode::Keep } else { TraceMode::Hash })?;
     if let Some(path) = trace_file {
         fs::write(path, &report.trace)?;
+    }
+    if let Some(path) = timeline_file {
+        fs::write(&path, &report.timeline).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     io::stdout().write_all(&serde_json::to_vec(&report)?)?;
     Ok(())

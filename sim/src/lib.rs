@@ -17,5 +17,6 @@ pub mod plan;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;
+pub mod timeline;
 pub mod trace;
 pub mod workload;

@@ -80,6 +80,9 @@ struct ReplayArgs {
     /// Prints the whole trace.
     #[arg(long)]
     trace: bool,
+    /// Writes a timeline to a file: one HTML page, to be opened in a browser.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Prints the broker's log lines: a filter such as `kilo=debug` or `kilo::log=trace`.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,

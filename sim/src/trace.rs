@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
 
+use kilo::io::probe::Gauge;
+
 /// What becomes of the lines of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceMode {
@@ -28,6 +30,16 @@ pub struct Trace {
     text: String,
     tail: VecDeque<String>,
     line: String,
+    gauges: Option<Vec<Position>>,
+}
+
+/// A position that the broker noted, with the time in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Position {
+    /// When.
+    pub at_ns: u64,
+    /// Which, of what, and where it was.
+    pub gauge: Gauge,
 }
 
 impl Trace {
@@ -40,11 +52,27 @@ impl Trace {
             text: String::new(),
             tail: VecDeque::new(),
             line: String::new(),
+            gauges: None,
         }
+    }
+
+    /// From now on the positions that the broker notes are kept. They do not belong to the trace's text.
+    pub fn keep_gauges(&mut self) {
+        kilo::io::probe::note_gauges();
+        self.gauges = Some(Vec::new());
+    }
+
+    /// The positions kept.
+    pub fn gauges(&self) -> &[Position] {
+        self.gauges.as_deref().unwrap_or_default()
     }
 
     /// Appends a line: the time in nanoseconds, who, and what.
     pub fn line(&mut self, now_ns: u64, who: &str, what: fmt::Arguments<'_>) {
+        if let Some(gauges) = &mut self.gauges {
+            let noted = kilo::io::probe::take_gauges().into_iter();
+            gauges.extend(noted.map(|gauge| Position { at_ns: now_ns, gauge }));
+        }
         self.line.clear();
         // Writing to a string cannot fail.
         let _ = writeln!(self.line, "{now_ns} {who} {what}");

@@ -4,7 +4,8 @@
 //!
 //! A *probe*, `sometimes!("wal.torn_tail")`, counts how often a rare situation was met, so that a campaign can tell
 //! that it was met at all. A probe whose name begins with `never.` marks a situation that cannot be, and fails the run in
-//! which it is met; the broker, where it has a second line of defence, goes on. A *planted fault*, `if mutant!("wal.skip_crc") { … }`, is a known bug that the simulator
+//! which it is met; the broker, where it has a second line of defence, goes on. A *gauge*, `gauge!("log.end", …)`, notes a
+//! position for timelines. A *planted fault*, `if mutant!("wal.skip_crc") { … }`, is a known bug that the simulator
 //! switches on to prove that its checkers notice. Nothing here reads the environment: the simulator decides.
 
 /// Counts that a rare situation was met, optionally only if a condition holds. Free without `sim-probes`: the
@@ -31,14 +32,25 @@ macro_rules! mutant {
     };
 }
 
+/// Notes a position that moves over time, such as the end of a log, for the simulator's timelines. Free without
+/// `sim-probes`.
+#[macro_export]
+macro_rules! gauge {
+    ($name:literal, $of:expr, $value:expr) => {
+        if $crate::io::probe::ENABLED {
+            $crate::io::probe::gauge($name, &$of, $value);
+        }
+    };
+}
+
 /// Whether this build counts probes and can switch planted faults on.
 pub const ENABLED: bool = cfg!(feature = "sim-probes");
 
 #[cfg(feature = "sim-probes")]
-pub use registry::{hit, plant, planted, snapshot};
+pub use registry::{Gauge, gauge, hit, note_gauges, plant, planted, snapshot, take_gauges};
 
 #[cfg(not(feature = "sim-probes"))]
-pub use absent::{hit, planted};
+pub use absent::{gauge, hit, planted};
 
 #[cfg(feature = "sim-probes")]
 mod registry {
@@ -54,6 +66,37 @@ mod registry {
     fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         // Counters stay meaningful whatever panicked while one was raised.
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A position at some moment.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Gauge {
+        /// Which position.
+        pub name: &'static str,
+        /// Of what.
+        pub of: String,
+        /// Where it is.
+        pub value: i64,
+    }
+
+    static GAUGES: Mutex<Vec<Gauge>> = Mutex::new(Vec::new());
+    static NOTES_GAUGES: AtomicBool = AtomicBool::new(false);
+
+    /// From now on positions are noted. For the simulator, before a run starts.
+    pub fn note_gauges() {
+        NOTES_GAUGES.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes a position. Use `gauge!`.
+    pub fn gauge(name: &'static str, of: &dyn std::fmt::Display, value: i64) {
+        if NOTES_GAUGES.load(Ordering::Relaxed) {
+            lock(&GAUGES).push(Gauge { name, of: of.to_string(), value });
+        }
+    }
+
+    /// The positions noted since the last call.
+    pub fn take_gauges() -> Vec<Gauge> {
+        std::mem::take(&mut *lock(&GAUGES))
     }
 
     /// Counts one hit of the probe `name`. Use `sometimes!`.
@@ -88,6 +131,10 @@ mod absent {
     /// Does nothing in this build.
     #[inline(always)]
     pub fn hit(_name: &'static str) {}
+
+    /// Does nothing in this build.
+    #[inline(always)]
+    pub fn gauge(_name: &'static str, _of: &dyn std::fmt::Display, _value: i64) {}
 
     /// Never, in this build.
     #[inline(always)]

@@ -16,7 +16,11 @@ use crate::ReplayArgs;
 /// Replays a seed, or what is pinned in the file.
 pub fn replay(args: &ReplayArgs) -> Done {
     let scenario = scenario::find(&args.scenario)?;
-    let request = |seed| Request { log: args.log.clone(), ..Request::new(&args.scenario, seed) };
+    let request = |seed| Request {
+        log: args.log.clone(),
+        timeline_file: args.html.clone(),
+        ..Request::new(&args.scenario, seed)
+    };
     let mut requests = Vec::new();
     if let Some(seed) = args.seed {
         let plan = args.plan.as_deref().map(read_plan).transpose()?;
@@ -65,6 +69,9 @@ fn one(args: &ReplayArgs, mut request: Request) -> Done {
     let mut probes = String::new();
     write_probes(&mut probes, &report.probes)?;
     print!("{probes}");
+    if let Some(path) = &args.html {
+        println!("timeline: {}", path.display());
+    }
     unreached_mutants(|name| report.probes.contains_key(name))?;
     Ok(report.is_good())
 }

@@ -10,6 +10,8 @@ mod print;
 
 use std::ops::Range;
 
+use crate::plan::Track;
+
 /// The identity of a record: 1, 2, 3, … in the order in which sends began. 0 means: not one of ours.
 pub type Value = u64;
 
@@ -138,6 +140,8 @@ pub struct Read {
 /// An answered question for an offset by time.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeQuery {
+    /// Which reader of the workload.
+    pub reader: u32,
     /// The partition.
     pub partition: Partition,
     /// The time asked for, in milliseconds; `None` for the latest of all.
@@ -184,8 +188,13 @@ pub enum EventKind {
     ClientStarts(u32),
     /// A client ends suddenly.
     ClientEnds(u32),
-    /// A fault of the plan begins; faults are numbered in the order in which they begin.
-    FaultBegins(u32),
+    /// A fault of the plan begins.
+    FaultBegins {
+        /// Its number, in the order in which faults begin.
+        number: u32,
+        /// What it acts on.
+        track: Track,
+    },
     /// That fault is over.
     FaultEnds(u32),
     /// Something was found that must not be.

@@ -28,7 +28,7 @@ pub use node::{Exit, Node};
 pub(crate) use world::{Fx, Shared, State};
 
 use crate::net::{LinkConfig, NetControl, NetState};
-use crate::trace::{Trace, TraceMode};
+use crate::trace::{Position, Trace, TraceMode};
 
 /// What a run starts from. The seed decides everything that is random.
 #[derive(Clone, Debug)]
@@ -169,6 +169,16 @@ impl Sim {
     /// The trace's text: all of it or its end, by [`SimConfig::trace`].
     pub fn trace_text(&self) -> String {
         self.shared.with(|state, _| state.trace.text())
+    }
+
+    /// From now on the positions that the broker notes are kept.
+    pub fn keep_gauges(&self) {
+        self.shared.with(|state, _| state.trace.keep_gauges());
+    }
+
+    /// The positions kept.
+    pub fn gauges(&self) -> Vec<Position> {
+        self.shared.with(|state, _| state.trace.gauges().to_vec())
     }
 
     /// What should not have happened, so far.

@@ -43,7 +43,7 @@ pub async fn execute(targets: &Targets, plan: &Plan) {
         madsim::task::spawn(async move {
             for action in actions {
                 targets.sim.sleep_until(began + Duration::from_millis(action.at_ms)).await;
-                let number = targets.world.fault_begins(action.what.to_string());
+                let number = targets.world.fault_begins(&action.what);
                 targets.act(&action.what).await;
                 targets.world.fault_ends(number);
             }

@@ -20,9 +20,10 @@ pub use self::report::{Failure, Report};
 use crate::disk::Fault;
 use crate::history::{Beyond, EventKind, History, Outcome};
 use crate::host::{Sim, SimConfig};
-use crate::oracle;
+use crate::oracle::{self, Violation};
 use crate::plan::Plan;
 use crate::scenario::Scenario;
+use crate::timeline;
 use crate::trace::TraceMode;
 use crate::workload::world::{Phase, World};
 use crate::workload::{self, Clients};
@@ -40,6 +41,8 @@ pub struct Run {
     pub plan: Option<Plan>,
     /// What becomes of the trace.
     pub trace: TraceMode,
+    /// Whether a timeline is made.
+    pub timeline: bool,
 }
 
 /// Simulated time after which a run is broken: far beyond what any scenario lasts.
@@ -82,6 +85,9 @@ fn run_here(run: &Run) -> Report {
         let drawn = || Plan::draw(&run.scenario, clients.len() as u32, &mut sim.rng("plan"));
         let plan = run.plan.clone().unwrap_or_else(drawn);
         let mut failures = Vec::new();
+        if run.timeline {
+            sim.keep_gauges();
+        }
         let world = match broker_config(&run.scenario) {
             Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures).await,
             Err(error) => {
@@ -89,8 +95,13 @@ fn run_here(run: &Run) -> Report {
                 return Report::broken(run, plan, failures);
             }
         };
-        let beyond = judge(&sim, &world, &mut failures);
-        Report::new(run, plan, failures, beyond, &sim, &world.history())
+        let judged = judge(&sim, &world, &mut failures);
+        let report = Report::new(run, plan, failures, judged.beyond, &sim, &world.history());
+        if !run.timeline {
+            return report;
+        }
+        let timeline = timeline::page(&report, &world, &clients, &judged.violations);
+        Report { timeline, ..report }
     })
 }
 
@@ -193,8 +204,16 @@ async fn within<T>(sim: &Sim, bound: Duration, what: impl Future<Output = T>) ->
 /// Checks that a broker fails which refuses to serve what it knows to be damaged.
 const REFUSALS: &[&str] = &["liveness", "start"];
 
-/// Judges the run. Returns what faults explain that are beyond any promise.
-fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) -> Vec<Failure> {
+/// What the judges found besides failures.
+struct Judged {
+    /// What faults explain that are beyond any promise.
+    beyond: Vec<Failure>,
+    /// Every violation, the explained ones last.
+    violations: Vec<Violation>,
+}
+
+/// Judges the run.
+fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) -> Judged {
     failures.extend(world.complaints().into_iter().map(|complaint| Failure::new("complaint", complaint)));
     failures.extend(sim.findings().iter().map(|finding| Failure::new("finding", finding.to_string())));
     // A probe of this prefix marks what cannot be, where the broker itself would rather go on.
@@ -217,7 +236,8 @@ fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) -> Vec<Failure> 
         sim.trace(format_args!("{line}"));
     }
     drop(history);
-    beyond
+    let violations = verdict.violations.into_iter().chain(verdict.beyond).collect();
+    Judged { beyond, violations }
 }
 
 /// Rare situations that the history alone shows.

@@ -67,6 +67,9 @@ pub struct Report {
     /// The trace or its end, if asked for.
     #[serde(skip)]
     pub trace: String,
+    /// The timeline as a page, if asked for.
+    #[serde(skip)]
+    pub timeline: String,
 }
 
 impl Report {
@@ -119,13 +122,15 @@ impl Report {
             probes: BTreeMap::new(),
             plan,
             trace: String::new(),
+            timeline: String::new(),
         }
     }
 
     /// The report of a run whose process came to no result.
     pub fn lost(scenario: &str, seed: u64, failure: Failure) -> Self {
         let scenario = crate::scenario::Scenario { name: scenario.to_owned(), ..Default::default() };
-        let run = Run { scenario, seed, scheduler: None, plan: None, trace: crate::trace::TraceMode::Hash };
+        let run =
+            Run { scenario, seed, scheduler: None, plan: None, trace: crate::trace::TraceMode::Hash, timeline: false };
         Self::broken(&run, Plan::default(), vec![failure])
     }
 

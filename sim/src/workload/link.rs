@@ -280,6 +280,9 @@ impl Link {
             ..Default::default()
         };
         let answer = self.call(request, 7).await?;
+        for topic in answer.topics.iter().filter(|topic| topic.error_code == 0) {
+            self.world.learn_topic_id(topic.name.as_str(), hex(topic.topic_id.to_bytes()));
+        }
         Ok(answer.topics.iter().map(|topic| ErrorCode::from(topic.error_code)).collect())
     }
 }
@@ -291,4 +294,9 @@ pub enum Which {
     Earliest,
     /// Its end.
     Latest,
+}
+
+/// A topic's id as the broker writes it in its own names.
+fn hex(id: [u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }

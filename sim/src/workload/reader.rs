@@ -110,7 +110,9 @@ impl Reader {
             return Ok(());
         }
         let ended = self.stamp();
-        let query = TimeQuery { partition, timestamp, offset: told.offset, found: told.timestamp, began, ended };
+        let reader = self.plan.id;
+        let query =
+            TimeQuery { reader, partition, timestamp, offset: told.offset, found: told.timestamp, began, ended };
         self.world.history().time_queries.push(query);
         Ok(())
     }

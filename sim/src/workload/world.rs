@@ -1,5 +1,6 @@
 //! What all clients of a run share: the history, where the broker is, which phase the run is in.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::history::{Beyond, EventKind, History, Partition};
 use crate::host::Sim;
+use crate::plan::What;
 
 /// What clients are asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +39,8 @@ pub struct World {
     faults: AtomicU32,
     phase: watch::Sender<Phase>,
     complaints: Mutex<Vec<String>>,
+    /// The broker's own names of topics, by ours.
+    topic_ids: Mutex<BTreeMap<String, String>>,
 }
 
 impl World {
@@ -56,6 +60,7 @@ impl World {
             faults: AtomicU32::new(0),
             phase: watch::Sender::new(Phase::Run),
             complaints: Mutex::new(Vec::new()),
+            topic_ids: Mutex::default(),
         }
     }
 
@@ -115,9 +120,9 @@ impl World {
     }
 
     /// A fault begins; returns its number.
-    pub fn fault_begins(&self, what: impl Into<String>) -> u32 {
+    pub fn fault_begins(&self, what: &What) -> u32 {
         let number = self.faults.fetch_add(1, Ordering::Relaxed);
-        self.event(EventKind::FaultBegins(number), what);
+        self.event(EventKind::FaultBegins { number, track: what.track() }, what.to_string());
         number
     }
 
@@ -131,6 +136,18 @@ impl World {
         self.sim.trace(format_args!("beyond promise: {beyond:?}"));
         let now_ns = self.now_ns();
         self.history().exceed(now_ns, beyond);
+    }
+
+    /// The broker told a topic's id.
+    pub fn learn_topic_id(&self, topic: &str, id: String) {
+        self.topic_ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id, topic.to_owned());
+    }
+
+    /// The name of the partition that the broker calls so: `topic id-index`.
+    pub fn name_of_key(&self, key: &str) -> Option<String> {
+        let (id, index) = key.rsplit_once('-')?;
+        let topics = self.topic_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(format!("{}-{index}", topics.get(id)?))
     }
 
     /// A client was told something that no client must ever be told.

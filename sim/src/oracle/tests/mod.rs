@@ -99,7 +99,7 @@ impl Make {
 
     fn ask_in(&mut self, partition: Partition, timestamp: Option<i64>, offset: i64, found: i64) {
         let (began, ended) = (self.history.stamp(0), self.history.stamp(0));
-        self.history.time_queries.push(TimeQuery { partition, timestamp, offset, found, began, ended });
+        self.history.time_queries.push(TimeQuery { reader: 0, partition, timestamp, offset, found, began, ended });
     }
 
     fn crash(&mut self) {
