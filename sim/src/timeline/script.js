@@ -2,7 +2,10 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
 const canvas = $('canvas'), ctx = canvas.getContext('2d');
-const ROW = 26, HEAD = 22, LEFT = 110, GRAPH = 150;
+const HEAD = 22, LEFT = 110, GRAPH = 150, LINES = 4;
+// Rows share the height that there is.
+let ROW = 26;
+const lineHeight = () => (ROW - 5) / LINES;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 const colors = () => Object.fromEntries(['back', 'panel', 'text', 'faint', 'line', 'ok', 'maybe', 'failed', 'bad', 'read',
   'query', 'fault', 'starts', 'serves', 'stops', 'mark'].map(name => [name, css(name)]));
@@ -11,6 +14,16 @@ let palette = colors();
 // What is shown: from..to in microseconds, and how far down.
 const view = { from: 0, to: Math.max(data.end, 1), down: 0 };
 let chosen = null, hovered = null, proof = new Set(), hits = [], hit = -1, failure = -1;
+
+// What was found again and again stands there once, with how often.
+{
+  const known = new Map();
+  for (const found of data.failures) {
+    const name = found.check + '\n' + found.what;
+    if (known.has(name)) known.get(name).times++; else known.set(name, { ...found, times: 1 });
+  }
+  data.failures = [...known.values()];
+}
 
 const key = op => op.k + op.i;
 const byKey = new Map(data.ops.map(op => [key(op), op]));
@@ -28,7 +41,7 @@ const clientRow = index => 1 + tracks.length + index;
   for (const op of data.ops) {
     const lines = busy[op.l];
     let line = lines.findIndex(end => end <= op.t);
-    if (line < 0) line = lines.length < 4 ? lines.length : op.i % 4;
+    if (line < 0) line = lines.length < LINES ? lines.length : op.i % LINES;
     lines[line] = op.e ?? op.t + 1000;
     op.line = line;
   }
@@ -94,7 +107,7 @@ function drawGrid(width, height) {
     if (px < LEFT || px > width) continue;
     ctx.strokeStyle = palette.text; ctx.setLineDash([4, 3]);
     ctx.beginPath(); ctx.moveTo(px, HEAD); ctx.lineTo(px, height); ctx.stroke(); ctx.setLineDash([]);
-    ctx.fillStyle = palette.text; ctx.fillText(event.what, px + 3, HEAD + 10);
+    ctx.fillStyle = palette.text; ctx.fillText(event.what, px + 3, bottom() - 6);
   }
 }
 
@@ -137,17 +150,17 @@ function drawOps() {
   const ops = inView(), arrows = $('show-arrows').checked && ops.length < 400, found = new Set(hits);
   const broker = y(0) + ROW - 3;
   for (const op of ops) {
-    const top = y(clientRow(op.l)) + 2 + op.line * 5.5, end = op.e ?? Math.min(op.t + (view.to - view.from) / 40, data.end);
+    const top = y(clientRow(op.l)) + 3 + op.line * lineHeight(), thick = Math.max(lineHeight() - 1.5, 3), end = op.e ?? Math.min(op.t + (view.to - view.from) / 40, data.end);
     const strong = proof.has(key(op)) || op === chosen || op === hovered;
     const color = proof.has(key(op)) ? palette.mark : colorOf(op);
     ctx.globalAlpha = proof.size && !strong ? .35 : 1;
-    bar(op.t, end, top, strong ? 7 : 4.5, color);
-    if (found.has(op)) { ctx.strokeStyle = palette.mark; ctx.strokeRect(x(op.t) - 2, top - 2, Math.max(x(end) - x(op.t), 2) + 4, 9); }
+    bar(op.t, end, top, strong ? thick + 2 : thick, color);
+    if (found.has(op)) { ctx.strokeStyle = palette.mark; ctx.strokeRect(x(op.t) - 2, top - 2, Math.max(x(end) - x(op.t), 2) + 4, thick + 4); }
     if (arrows || strong) {
       ctx.globalAlpha *= strong ? 1 : .45;
       const middle = (x(op.t) + x(end)) / 2;
       arrow(x(op.t), top, middle, broker, color);
-      if (op.e !== null) arrow(middle, broker, x(end), top, color);
+      if (op.e != null) arrow(middle, broker, x(end), top + thick, color);
     }
     ctx.globalAlpha = 1;
     if (strong && op.o) { ctx.fillStyle = palette.text; ctx.fillText('offset ' + (op.o[0] === op.o[1] ? op.o[0] : op.o.join('…')), x(end) + 4, top + 8); }
@@ -161,7 +174,7 @@ function drawNames(width) {
     ctx.strokeStyle = palette.line;
     ctx.beginPath(); ctx.moveTo(0, y(index) + .5); ctx.lineTo(width, y(index) + .5); ctx.stroke();
     ctx.fillStyle = row.kind === 'client' ? palette.text : palette.faint;
-    ctx.fillText(row.name, 8, y(index) + 17);
+    ctx.fillText(row.name, 8, y(index) + ROW / 2 + 4);
   });
 }
 
@@ -215,6 +228,7 @@ function draw() {
       canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
     }
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    ROW = Math.min(Math.max((bottom() - HEAD) / rows.length, 26), 64);
     ctx.font = '11px system-ui, sans-serif';
     ctx.fillStyle = palette.back; ctx.fillRect(0, 0, width, height);
     drawGrid(width, height); drawFaults(bottom()); drawBroker(); drawOps(); drawNames(width); drawGraph(width, height);
@@ -230,8 +244,8 @@ function zoom(factor, around) {
   draw();
 }
 function move(by) { view.from += by; view.to += by; draw(); }
-function show(from, to) {
-  const margin = Math.max((to - from) * .25, 2000);
+function show(from, to, share = .25) {
+  const margin = Math.max((to - from) * share, 2000);
   view.from = from - margin; view.to = to + margin; draw();
 }
 
@@ -250,7 +264,7 @@ function pick(px, py) {
     return life && { ...life, what: 'incarnation ' + life.number + (life.end ? '\n  ' + life.end : '') };
   }
   if (row <= tracks.length) return data.faults.findLast(fault => fault.track === tracks[row - 1] && covers(fault)) ?? null;
-  const line = (py - y(row) - 2) / 5.5;
+  const line = (py - y(row) - 3) / lineHeight();
   const found = inView().filter(op => clientRow(op.l) === row && covers(op));
   return found.sort((a, b) => Math.abs(a.line + .5 - line) - Math.abs(b.line + .5 - line))[0] ?? null;
 }
@@ -262,6 +276,7 @@ function choose(index) {
   proof = new Set(found ? found.proof.map(([kind, number]) => kind + number) : []);
   const ops = [...proof].map(name => byKey.get(name)).filter(Boolean);
   if (ops.length) {
+    chosen = null;
     show(Math.min(...ops.map(op => op.t)), Math.max(...ops.map(op => op.e ?? op.t)));
     $('details').textContent = ops.map(op => describe(op)).join('\n\n');
   }
@@ -301,7 +316,7 @@ function setUp() {
   data.failures.forEach((found, index) => {
     const node = document.createElement('div'), title = document.createElement('b'), what = document.createElement('span');
     node.className = 'failure' + (found.beyond ? ' beyond' : '');
-    title.textContent = found.check + (found.beyond ? ' (beyond promise)' : ''); what.textContent = found.what;
+    title.textContent = found.check + (found.times > 1 ? ' × ' + found.times : '') + (found.beyond ? ' (beyond promise)' : ''); what.textContent = found.what;
     node.append(title, what); node.onclick = () => choose(index); list.append(node);
   });
   if (!data.failures.length) list.textContent = data.summary;
@@ -340,15 +355,15 @@ document.addEventListener('keydown', event => {
   const span = view.to - view.from, middle = (view.from + view.to) / 2;
   const action = {
     ArrowLeft: () => move(-span / 5), ArrowRight: () => move(span / 5), '+': () => zoom(.6, middle), '=': () => zoom(.6, middle),
-    '-': () => zoom(1 / .6, middle), 0: () => show(0, data.end),
+    '-': () => zoom(1 / .6, middle), 0: () => show(0, data.end, .01),
     n: () => hits.length ? nextHit() : data.failures.length && choose((failure + 1) % data.failures.length),
   }[event.key];
   if (action) { event.preventDefault(); action(); }
 });
 for (const id of ['partition', 'show-sends', 'show-reads', 'show-empty', 'show-arrows']) $(id).addEventListener('change', draw);
 $('search').addEventListener('input', search);
-$('fit').addEventListener('click', () => show(0, data.end));
+$('fit').addEventListener('click', () => show(0, data.end, .01));
 addEventListener('resize', draw);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { palette = colors(); draw(); });
 setUp();
-if (data.failures.some(found => found.proof.length)) choose(data.failures.findIndex(found => found.proof.length)); else show(0, data.end);
+if (data.failures.some(found => found.proof.length)) choose(data.failures.findIndex(found => found.proof.length)); else show(0, data.end, .01);
