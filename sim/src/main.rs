@@ -28,6 +28,8 @@ enum Command {
     Replay(ReplayArgs),
     /// Finds a smaller run that fails with the same check, and saves it as a scenario.
     Shrink(ShrinkArgs),
+    /// Tells after how many seeds planted faults are found, in a build that has them.
+    Mutants(MutantsArgs),
     /// Runs each seed twice and compares the whole traces, byte for byte.
     CheckDeterminism {
         /// Names of scenarios (all if none is named).
@@ -122,6 +124,21 @@ struct ShrinkArgs {
     mutant: Vec<String>,
 }
 
+/// Which planted faults to hunt.
+#[derive(Args)]
+struct MutantsArgs {
+    /// The folder with the patches.
+    folder: PathBuf,
+    /// Names of planted faults (all if none is named).
+    names: Vec<String>,
+    /// Processes at the same time.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// The one that is planted in this process.
+    #[arg(long, hide = true)]
+    only: Option<String>,
+}
+
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let wrong = || format!("`{text}` is not a range of seeds such as 0..100");
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
@@ -136,6 +153,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::plant(&args.mutant).and_then(|()| commands::run::campaign(&args)),
         Command::Replay(args) => commands::plant(&args.mutant).and_then(|()| commands::replay::replay(&args)),
         Command::Shrink(args) => commands::plant(&args.mutant).and_then(|()| commands::shrink::shrink(&args)),
+        Command::Mutants(args) => commands::mutants::hunt(&args),
         Command::CheckDeterminism { scenarios, seeds, jobs } => commands::check_determinism(&scenarios, &seeds, jobs),
     };
     match done {

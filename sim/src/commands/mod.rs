@@ -1,5 +1,6 @@
 //! What the commands do. `Ok(false)` is a failure that was found, `Err` one to do what was asked.
 
+pub mod mutants;
 pub mod replay;
 pub mod run;
 pub mod shrink;
