@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::config::{LogConfig, LogManagerConfig};
 use super::epochs::EpochCache;
@@ -33,8 +33,26 @@ pub(super) struct Shared {
     pub(super) segments: SegmentContext,
     pub(super) needs: Needs,
     pub(super) space: SpaceGuard,
-    /// Bounds the partitions written behind at the same time.
+    /// Bounds the partitions written behind at the same time. Closed when the logs are.
     pub(super) writers: Semaphore,
+    /// Asks the background tasks to end. They are never cancelled: one that was in the middle of an append or a roll
+    /// would leave files and memory apart.
+    stopping: watch::Sender<bool>,
+}
+
+impl Shared {
+    fn writers_max(&self) -> usize {
+        self.config.write_behind_parallelism.max(1)
+    }
+
+    /// Waits, but no longer than until the background tasks are to end; says whether they are not.
+    async fn pause(&self, time: Duration) -> bool {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! { biased;
+            _ = stopping.wait_for(|stopping| *stopping) => false,
+            () = self.env.sleep(time) => true,
+        }
+    }
 }
 
 /// A partition as the cluster's metadata describes it.
@@ -72,6 +90,7 @@ impl LogManager {
             needs: Needs::default(),
             space,
             writers: Semaphore::new(config.write_behind_parallelism.max(1)),
+            stopping: watch::Sender::new(false),
             config,
         });
         let logs = recovered.partitions.into_iter().map(|(spec, state)| {
@@ -120,14 +139,18 @@ impl LogManager {
             log.close();
         }
         self.shared.wal.close().await;
+        self.shared.stopping.send_replace(true);
         for task in &self.background {
-            task.cancel();
             task.join().await;
         }
         for log in logs {
             // What cannot be written now is in the write-ahead log at the next start.
             let _ = log.checkpoint_all().await;
         }
+        // Who still writes behind comes to an end, and nobody begins: the folder is about to be another's.
+        let all = u32::try_from(self.shared.writers_max()).unwrap_or(u32::MAX);
+        let _all_writers = self.shared.writers.acquire_many(all).await;
+        self.shared.writers.close();
     }
 
     fn start_background(&mut self) {
@@ -135,9 +158,17 @@ impl LogManager {
         self.background.push(self.shared.env.spawn_core("log-sweep", async move {
             let mut pressure = shared.wal.pressure();
             loop {
-                tokio::select! { biased;
-                    () = wanting(&mut pressure) => relieve(&shared, &partitions).await,
-                    () = shared.env.sleep(shared.config.write_behind_delay) => {}
+                let is_wanted = tokio::select! { biased;
+                    () = wanting(&mut pressure) => true,
+                    goes_on = shared.pause(shared.config.write_behind_delay) => {
+                        if !goes_on {
+                            break;
+                        }
+                        false
+                    }
+                };
+                if is_wanted && !relieve(&shared, &partitions).await {
+                    break;
                 }
                 sweep(&shared, &partitions);
             }
@@ -145,9 +176,12 @@ impl LogManager {
         let (shared, partitions) = (Arc::clone(&self.shared), Arc::clone(&self.partitions));
         self.background.push(self.shared.env.spawn_core("log-space", async move {
             loop {
-                tokio::select! { biased;
-                    () = shared.space.look_asked() => shared.env.sleep(SPACE_INTERVAL / 10).await,
-                    () = shared.env.sleep(SPACE_INTERVAL) => {}
+                let goes_on = tokio::select! { biased;
+                    () = shared.space.look_asked() => shared.pause(SPACE_INTERVAL / 10).await,
+                    goes_on = shared.pause(SPACE_INTERVAL) => goes_on,
+                };
+                if !goes_on {
+                    break;
                 }
                 let unwritten = needing(&shared, &partitions).iter().map(|log| log.unwritten_bytes()).sum();
                 shared.space.measure(unwritten).await;
@@ -180,20 +214,23 @@ fn sweep(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<Partiti
 }
 
 /// The write-ahead log is near its limit: checkpoint the partitions that keep most of it until it has what it asks for.
-async fn relieve(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
+/// Says whether to go on: not if the background tasks are to end.
+async fn relieve(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> bool {
     crate::sometimes!("log.wal_pressure");
     for log in needing(shared, partitions) {
         let wanted = *shared.wal.pressure().borrow();
-        if wanted <= shared.needs.floor() {
+        if wanted <= shared.needs.floor() || *shared.stopping.borrow() {
             break;
         }
+        // The next one would fare no better.
         if log.checkpoint_all().await.is_err() {
-            // The next one would fare no better.
-            shared.env.sleep(SPACE_INTERVAL).await;
+            if !shared.pause(SPACE_INTERVAL).await {
+                return false;
+            }
             break;
         }
     }
     // What is being reported at this moment keeps the floor for a while: do not spin on it.
     shared.wal.release(shared.needs.floor());
-    shared.env.sleep(PRESSURE_PAUSE).await;
+    shared.pause(PRESSURE_PAUSE).await
 }

@@ -77,7 +77,9 @@ impl PartitionLog {
     }
 
     async fn write_behind(&self, goal: Goal) -> Result<(), Stalled> {
-        let _permit = self.shared.writers.acquire().await.expect("the semaphore is never closed");
+        let Ok(_permit) = self.shared.writers.acquire().await else {
+            return Err(Stalled); // The logs are closed; what is not written is in the write-ahead log.
+        };
         let mut writer = self.segments.write().await;
         let outcome = self.write_rounds(&mut writer, goal).await;
         drop(writer);

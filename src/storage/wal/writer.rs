@@ -108,6 +108,11 @@ impl Writer {
         let first = self.shared.state().core.slots.prepare_first();
         self.start_prepare(first);
         while self.step().await {}
+        // A file under preparation is finished first: nothing is done in the folder any more when the log has ended.
+        if let Some(preparing) = self.preparing.take() {
+            let result = preparing.await;
+            self.on_prepared(result).await;
+        }
         self.shared.end(WalFailed::Closed);
     }
 
