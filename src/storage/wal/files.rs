@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::list::FileList;
 use super::slots::{NewSlot, SlotNumber};
-use crate::io::{BoxFuture, Env, File, OpenMode};
+use crate::io::{BoxFuture, Env, File, OpenMode, is_want_of_descriptors};
 use crate::storage::Lsn;
 
 const PREFIX: &str = "wal-";
@@ -75,8 +75,9 @@ fn other(error: io::Error) -> PrepareError {
     if is_no_space(&error) { PrepareError::NoSpace } else { PrepareError::Other(error) }
 }
 
+/// A directory that could not be opened for want of a descriptor has not been flushed, and its flush has not failed.
 fn flush(error: io::Error) -> PrepareError {
-    if is_no_space(&error) { PrepareError::NoSpace } else { PrepareError::Flush(error) }
+    if is_no_space(&error) || is_want_of_descriptors(&error) { other(error) } else { PrepareError::Flush(error) }
 }
 
 /// Creates a file, reserves its space, makes data and name durable, so that a block in it is found after a power cut, and
