@@ -16,6 +16,7 @@
 //! | a break, and a later record says that the broken index was durable | refuses: this is damage, not a torn write |
 //! | a new snapshot, and still the old log file | entries that the snapshot holds are skipped |
 //! | a new log file whose header is torn | removed: nothing was written to it yet |
+//! | a log file without an entry, beside others | removed: what its making was a part of did not come to its end, and the file before it may have grown since |
 //! | both log files | read one after the other |
 //! | a temporary file | removed |
 //! | what was read is in the page cache only | written again and flushed before anything is built on it |
@@ -35,6 +36,7 @@ use super::command::Command;
 use super::image::{ClusterImage, LogId};
 use super::snapshot::{self, SnapshotError};
 use crate::io::{Env, File, OpenMode};
+use crate::storage::durable;
 
 const MAGIC: &[u8; 8] = b"KILOMLOG";
 const FORMAT: u32 = 1;
@@ -150,7 +152,7 @@ impl MetadataLog {
             let bytes = read_file(env, &path).await?;
             image = snapshot::decode(&bytes).map_err(|error| LogError::Snapshot(path.clone(), error))?;
         }
-        let files = log_files(env, dir).await?;
+        let files = without_empty(env, log_files(env, dir).await?).await?;
         if files.is_empty() && image == ClusterImage::default() {
             if expect == Expect::MustExist {
                 return Err(LogError::Missing(dir.to_owned()));
@@ -245,7 +247,7 @@ impl MetadataLog {
         }
         let file = env.disk().open(&path, OpenMode::CreateNew).await.map_err(fail("create", &path))?;
         file.write_at_and_sync(0, vec![header.freeze()]).await.map_err(fail("write", &path))?;
-        env.disk().sync_dir(dir).await.map_err(fail("flush", dir))?;
+        durable::sync_dir(env, dir).await;
         Ok(Self { env: env.clone(), dir: dir.to_owned(), path, file, len: FILE_HEADER_LEN as u64, durable: first - 1 })
     }
 
@@ -280,22 +282,17 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Stores `image`, which holds every entry written so far, and starts a new file after it.
+    /// Stores `image`, which holds every entry written so far, and starts a new file after it. After an error the log
+    /// goes on in its present file; an empty new one may stay behind.
     pub(super) async fn snapshot(&mut self, image: &ClusterImage) -> Result<(), LogError> {
-        let disk = self.env.disk();
-        let (temporary, path) = (self.dir.join(SNAPSHOT_TEMPORARY), self.dir.join(SNAPSHOT));
-        if disk.exists(&temporary).await.map_err(fail("look for", &temporary))? {
-            disk.remove_file(&temporary).await.map_err(fail("remove", &temporary))?;
-        }
-        let file = disk.open(&temporary, OpenMode::CreateNew).await.map_err(fail("create", &temporary))?;
-        file.write_at_and_sync(0, vec![snapshot::encode(image)]).await.map_err(fail("write", &temporary))?;
-        disk.rename(&temporary, &path).await.map_err(fail("rename", &temporary))?;
-        disk.sync_dir(&self.dir).await.map_err(fail("flush", &self.dir))?;
+        let stored = durable::replace(&self.env, &self.dir, SNAPSHOT, snapshot::encode(image)).await;
+        stored.map_err(fail("write", &self.dir.join(SNAPSHOT)))?;
         let old = self.path.clone();
         *self = Self::create(&self.env, &self.dir, image.applied().index + 1).await?;
         crate::sometimes!("metadata.snapshot");
         disk_remove(&self.env, &old).await?;
-        self.env.disk().sync_dir(&self.dir).await.map_err(fail("flush", &self.dir))
+        durable::sync_dir(&self.env, &self.dir).await;
+        Ok(())
     }
 }
 
@@ -429,6 +426,34 @@ async fn log_files(env: &Env, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogErro
         .collect();
     files.sort();
     Ok(files)
+}
+
+/// Without the files that hold no entry, which are removed; if none holds one, the last stays.
+async fn without_empty(env: &Env, mut files: Vec<(u64, PathBuf)>) -> Result<Vec<(u64, PathBuf)>, LogError> {
+    let last = files.pop();
+    let mut kept = Vec::with_capacity(files.len() + 1);
+    for (first, path) in files {
+        if is_empty(env, &path).await? {
+            disk_remove(env, &path).await?;
+        } else {
+            kept.push((first, path));
+        }
+    }
+    if let Some((first, path)) = last {
+        if !kept.is_empty() && is_empty(env, &path).await? {
+            crate::sometimes!("metadata.empty_new_log");
+            disk_remove(env, &path).await?;
+        } else {
+            kept.push((first, path));
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether a file has nothing behind its header, torn or not, of a format that this version writes.
+async fn is_empty(env: &Env, path: &Path) -> Result<bool, LogError> {
+    let bytes = read_file(env, path).await?;
+    Ok(bytes.len() <= FILE_HEADER_LEN && !matches!(read_header(&bytes), Header::Newer(_)))
 }
 
 async fn read_file(env: &Env, path: &Path) -> Result<Bytes, LogError> {

@@ -211,6 +211,32 @@ fn a_crash_inside_a_snapshot_loses_nothing() {
     });
 }
 
+/// A snapshot that failed while it made the new log file leaves it behind empty, and the old one goes on: it may even
+/// end with a torn entry.
+#[test]
+fn an_empty_log_file_beside_another_does_not_count() {
+    test(|env, dir| async move {
+        let log = filled(&env, &dir, 8, u64::MAX).await.remove(0);
+        let whole = read(&env, &log).await;
+        let header = |first: u64| {
+            let mut bytes = whole[..12].to_vec();
+            bytes.extend(first.to_be_bytes());
+            bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+            bytes
+        };
+        for (first, empty, torn_bytes) in [(4, header(4), 0), (10, header(10), 5), (5, header(5)[..9].to_vec(), 5)] {
+            overwrite(&env, &log, whole.slice(..whole.len() - torn_bytes)).await;
+            let path = dir.join(format!("log-{first:020}"));
+            overwrite(&env, &path, empty.into()).await;
+            let store = MetadataStore::open(&env, &dir, true).await.unwrap();
+            store.propose(create(20)).await.unwrap();
+            store.close().await;
+            assert_eq!(topics(&env, &dir).await, if torn_bytes == 0 { 9 } else { 8 }, "new log at {first}");
+            assert!(!env.disk().exists(&path).await.unwrap());
+        }
+    });
+}
+
 #[test]
 fn lost_metadata_and_newer_formats_are_refused() {
     test(|env, dir| async move {
