@@ -50,7 +50,7 @@ async fn measure(env: Env, folder: &Path, shape: Shape) -> Result<(), Box<dyn st
     println!("index      {:.2} MB per 100 GB of log", per_100_gb(sizes[FileKind::Index as usize]));
     println!("time index {:.2} MB per 100 GB of log", per_100_gb(sizes[FileKind::TimeIndex as usize]));
 
-    let context = SegmentContext::new(env.clone(), segments.len());
+    let context = SegmentContext::new(env.clone(), segments.len(), segments.len());
     let mut opened = Vec::new();
     for segment in &segments {
         let sealed = OpenAs::Sealed(segment.sealed().ok_or("every segment is sealed")?);
@@ -79,7 +79,7 @@ async fn measure(env: Env, folder: &Path, shape: Shape) -> Result<(), Box<dyn st
 
 /// Messages have their offset as their timestamp.
 async fn write(env: &Env, dir: &PartitionDir, shape: &Shape) -> Result<Vec<Segment>, Box<dyn std::error::Error>> {
-    let context = SegmentContext::new(env.clone(), 64);
+    let context = SegmentContext::new(env.clone(), 64, 64);
     let began = env.now();
     let mut segments = Vec::new();
     let (mut offset, mut left) = (0, shape.log_bytes);

@@ -95,7 +95,7 @@ impl Log {
         env.disk().create_dir_all(dir.path()).await?;
         env.disk().sync_dir(data).await?;
         env.disk().sync_dir(Path::new("/")).await?;
-        let context = SegmentContext::new(env.clone(), rng.usize(1..4));
+        let context = SegmentContext::new(env.clone(), rng.usize(1..4), rng.usize(1..4));
         let mut manifest = match Manifest::load(&env, dir.path(), PARTITION).await {
             Ok(manifest) => manifest,
             Err(LoadError::Missing) => {

@@ -73,6 +73,11 @@ pub trait Disk: Send + Sync {
     fn free_space(&self, path: &Path) -> BoxFuture<'static, io::Result<u64>>;
 }
 
+/// Whether an operation failed because the disk, or what this user may use of it, is full.
+pub fn is_no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Whether an operation failed only because too many files are open, in the process or in the system: nothing was done,
 /// and it may succeed later.
 pub fn is_want_of_descriptors(error: &io::Error) -> bool {

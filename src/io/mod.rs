@@ -18,7 +18,7 @@ mod time;
 
 use std::sync::Arc;
 
-pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, is_want_of_descriptors};
+pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, is_no_space, is_want_of_descriptors};
 pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
 pub use panic::{catch_panic, panic_message};
 pub use task::{Task, TaskControl, Tasks, yield_now};
@@ -46,6 +46,9 @@ pub trait Host: Clock + Net + Disk + Tasks {
     /// A seed for the random stream of `purpose`: one stream per purpose and entity, so that a new draw in one place
     /// does not move all others.
     fn seed(&self, purpose: &str) -> u64;
+
+    /// How many descriptors this incarnation may have open at the same time.
+    fn descriptors_max(&self) -> u64;
 
     /// Ends this incarnation: the process in the server, the node in simulation. Returns only in the sense that the
     /// caller's task goes no further: see [`Env::fail_stop`].
@@ -127,6 +130,11 @@ impl Env {
     /// A random generator for `purpose` (one stream per purpose and entity).
     pub fn rng(&self, purpose: &str) -> fastrand::Rng {
         fastrand::Rng::with_seed(self.0.seed(purpose))
+    }
+
+    /// How many descriptors this incarnation may have open at the same time: files, connections and what the system needs.
+    pub fn descriptors_max(&self) -> u64 {
+        self.0.descriptors_max()
     }
 
     /// Ends this incarnation with a named code. The calling task goes no further.

@@ -75,6 +75,8 @@ pub struct LogManagerConfig {
     pub checkpoint_delay: Duration,
     /// Closed segments that keep their file open and their index in memory.
     pub hot_segments_max: usize,
+    /// Active segments that keep their file open, besides those with data that is not flushed.
+    pub open_segments_max: usize,
     /// Produce is refused when less than this would stay free after all data in memory has been written.
     pub free_space_reserve: u64,
     /// `producer.id.expiration.ms`: idempotent producers idle for so long are forgotten.
@@ -105,6 +107,7 @@ impl LogManagerConfig {
             checkpoint_bytes: 8 * MIB as u64,
             checkpoint_delay: Duration::from_secs(5),
             hot_segments_max: 256,
+            open_segments_max: 4096,
             free_space_reserve: 64 * MIB as u64,
             producer_id_expiration_ms: 24 * 3_600_000,
         }

@@ -79,7 +79,7 @@ impl LogManager {
     /// Opens the write-ahead log and all partitions. When it answers, everything that was recovered is durable outside
     /// the write-ahead log: a power cut right after loses nothing that is served.
     pub async fn open(env: &Env, config: LogManagerConfig, partitions: Vec<PartitionSpec>) -> Result<Self, OpenError> {
-        let context = SegmentContext::new(env.clone(), config.hot_segments_max);
+        let context = SegmentContext::new(env.clone(), config.hot_segments_max, config.open_segments_max);
         let recovered = recovery::recover(env, &context, &config, partitions).await?;
         let space = SpaceGuard::new(env.clone(), config.data_dir.clone(), config.free_space_reserve);
         space.measure(0).await;

@@ -510,7 +510,7 @@ mod tests {
             pending.durable().await.expect("durable");
             manager.close().await;
 
-            let context = SegmentContext::new(env.clone(), 1);
+            let context = SegmentContext::new(env.clone(), 1, 1);
             let found = open::look(&env, &context, &limits.data_dir, spec).await.expect("readable");
             let mut rebuild = Rebuild::load(&env, found, Some(Lsn(1))).await.expect("it loads");
             let partly_covered = rebuild.covered.next();

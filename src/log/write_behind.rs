@@ -3,12 +3,11 @@
 //! Only what the write-ahead log holds durably is written, so a segment file never holds a record that could vanish.
 //! A full disk is no catastrophe here: the records stay in memory and in the write-ahead log, and are written later.
 
-use std::io;
 use std::sync::Arc;
 
 use super::partition::{Inner, PartitionLog};
 use super::segments::SegmentsWriter;
-use crate::io::{FailStop, is_want_of_descriptors};
+use crate::io::{FailStop, is_no_space, is_want_of_descriptors};
 use crate::storage::Lsn;
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::SegmentError;
@@ -194,11 +193,10 @@ impl Inner {
 
 /// Whether writing may succeed later with nothing done: the disk is full, or the descriptors are used up.
 fn passes_by_itself(error: &SegmentError) -> bool {
-    use io::ErrorKind::{QuotaExceeded, StorageFull};
     let SegmentError::Io { error, .. } = error else {
         return false;
     };
-    matches!(error.kind(), StorageFull | QuotaExceeded) || is_want_of_descriptors(error)
+    is_no_space(error) || is_want_of_descriptors(error)
 }
 
 /// Durable batches that the segment files do not hold, in order.

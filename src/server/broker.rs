@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::budget::Budget;
 use super::config::{Config, Endpoint, ProduceValidation, SyncMode};
 use super::connection::{self, Shared};
+use super::descriptors::{self, Shares};
 use super::registry::Registry;
 use crate::handlers::{Advertised, BrokerEntry, Context, Settings, partition_specs};
 use crate::io::{Env, Listener, Task};
@@ -90,7 +91,8 @@ impl Broker {
         let mut folder = DataFolder::open(&env, &dir, config.node_id, new_cluster_id).await?;
         let metadata = MetadataStore::open(&env, &dir.join(METADATA_DIR), folder.formatted()).await?;
         folder.format(&env).await?;
-        let (shared, stop, listener) = match Self::open(&env, &config, &folder, &metadata).await {
+        let shares = shares(&env, &config);
+        let (shared, stop, listener) = match Self::open(&env, &config, shares, &folder, &metadata).await {
             Ok(parts) => parts,
             Err(error) => {
                 metadata.close().await;
@@ -98,7 +100,7 @@ impl Broker {
             }
         };
         let local = listener.local_addr();
-        let accepting = env.spawn_core("accept", accept(Arc::clone(&shared), listener, config.max_connections));
+        let accepting = env.spawn_core("accept", accept(Arc::clone(&shared), listener, shares.connections));
         let cluster_id = folder.cluster_id().to_owned();
         tracing::info!(
             "broker {} of cluster {cluster_id} serves on {local} after {:?}",
@@ -112,6 +114,7 @@ impl Broker {
     async fn open(
         env: &Env,
         config: &Config,
+        shares: Shares,
         folder: &DataFolder,
         metadata: &MetadataStore,
     ) -> Result<(Arc<Shared>, watch::Sender<bool>, Box<dyn Listener>), StartError> {
@@ -127,7 +130,7 @@ impl Broker {
         let image = metadata.image();
         let defaults = config.topic_defaults();
         let specs = image.topics().flat_map(|topic| partition_specs(&defaults, topic, config.node_id)).collect();
-        let logs = LogManager::open(env, log_config(config, folder.path()), specs).await?;
+        let logs = LogManager::open(env, log_config(config, shares, folder.path()), specs).await?;
         let listener = match listen(env, &config.listeners).await {
             Ok(listener) => listener,
             Err(source) => {
@@ -175,11 +178,10 @@ async fn listen(env: &Env, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>
 }
 
 /// Accepts connections until the broker stops.
-async fn accept(shared: Arc<Shared>, listener: Box<dyn Listener>, connections_max: i32) {
+async fn accept(shared: Arc<Shared>, listener: Box<dyn Listener>, connections_max: u64) {
     let env = shared.ctx.env.clone();
-    let connections_max = usize::try_from(connections_max).expect("the configuration has a positive bound");
     let mut stopping = shared.stopping.clone();
-    let mut complained = false;
+    let (mut complained, mut full) = (false, false);
     for id in 0_u64.. {
         let accepted = tokio::select! { biased;
             _ = stopping.wait_for(|stopping| *stopping) => return,
@@ -196,11 +198,17 @@ async fn accept(shared: Arc<Shared>, listener: Box<dyn Listener>, connections_ma
             }
         };
         complained = false;
-        if shared.registry.len() >= connections_max {
-            tracing::warn!("closing connection from {}: max.connections={connections_max} are open", stream.peer);
+        if shared.registry.len() as u64 >= connections_max {
+            if !std::mem::replace(&mut full, true) {
+                tracing::warn!(
+                    "closing the connection from {} and others until one ends: {connections_max} are open, which is the limit (max.connections, or what the limit of open files leaves for it)",
+                    stream.peer
+                );
+            }
             stream.abort.abort();
             continue;
         }
+        full = false;
         tracing::debug!("connection {id} from {}", stream.peer);
         shared.registry.insert(id, stream.abort.clone());
         env.spawn("connection", connection::serve(Arc::clone(&shared), id, stream));
@@ -227,10 +235,25 @@ fn shared(config: &Config, ctx: Context, stopping: watch::Receiver<bool>) -> Sha
     }
 }
 
-fn log_config(config: &Config, dir: &Path) -> LogManagerConfig {
+/// Shares out the descriptors, and says so if connections get fewer than the configuration says.
+fn shares(env: &Env, config: &Config) -> Shares {
+    let limit = env.descriptors_max();
+    let wanted = u64::try_from(config.max_connections).unwrap_or_default();
+    let io_threads = u64::try_from(config.num_io_threads).unwrap_or_default();
+    let shares = descriptors::share(limit, io_threads, &wal_config(config), wanted.max(1));
+    if shares.connections < wanted {
+        tracing::warn!(
+            "max.connections={wanted} is lowered to {}: the limit of {limit} open files (ulimit -n) leaves no more",
+            shares.connections
+        );
+    }
+    shares
+}
+
+fn wal_config(config: &Config) -> WalConfig {
     let size = |value: i64| u64::try_from(value).unwrap_or_default();
     let interval = Duration::from_millis(size(config.wal_sync_interval_ms));
-    let wal = WalConfig {
+    WalConfig {
         file_bytes: size(config.wal_file_bytes),
         max_bytes: size(config.wal_max_bytes),
         sync: match config.wal_sync {
@@ -239,10 +262,16 @@ fn log_config(config: &Config, dir: &Path) -> LogManagerConfig {
             SyncMode::Os => WalSync::Os,
         },
         ..WalConfig::default()
-    };
+    }
+}
+
+fn log_config(config: &Config, shares: Shares, dir: &Path) -> LogManagerConfig {
+    let count = |share: u64| usize::try_from(share).unwrap_or(usize::MAX);
     LogManagerConfig {
         queue_bytes: usize::try_from(config.queue_size).unwrap_or_default(),
-        ..LogManagerConfig::new(dir.to_owned(), wal)
+        hot_segments_max: count(shares.sealed),
+        open_segments_max: count(shares.active),
+        ..LogManagerConfig::new(dir.to_owned(), wal_config(config))
     }
 }
 

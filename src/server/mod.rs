@@ -4,6 +4,7 @@ mod broker;
 mod budget;
 pub mod config;
 mod connection;
+mod descriptors;
 mod pace;
 mod registry;
 #[cfg(test)]

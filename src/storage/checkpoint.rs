@@ -36,7 +36,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::durable;
 use super::{Lsn, PartitionKey, TopicId};
-use crate::io::{Env, File, OpenMode};
+use crate::io::{Env, File, OpenMode, is_no_space};
 
 /// The slots' file names within the partition's directory.
 pub const FILE_NAMES: [&str; 2] = ["checkpoint.a", "checkpoint.b"];
@@ -132,7 +132,8 @@ pub struct CheckpointStore {
     env: Env,
     dir: PathBuf,
     partition: PartitionKey,
-    files: [Option<File>; 2],
+    /// Whether the slot's name is stable.
+    named: [bool; 2],
     /// Which slot the next checkpoint goes to: never the one that holds the newest whole one.
     next_slot: usize,
     next_sequence: u64,
@@ -144,8 +145,11 @@ impl CheckpointStore {
     /// Opens the slots in `dir` and answers with the newest whole checkpoint, which is durable by then.
     pub async fn open(env: &Env, dir: &Path, partition: PartitionKey) -> Result<(Self, Option<Checkpoint>), OpenError> {
         let mut slots = [Err(DecodeError::Empty), Err(DecodeError::Empty)];
-        for (slot, name) in slots.iter_mut().zip(FILE_NAMES) {
-            match durable::read_file(env, &dir.join(name), SLOT_BYTES_MAX).await {
+        let mut found = [false; 2];
+        for ((slot, found), name) in slots.iter_mut().zip(&mut found).zip(FILE_NAMES) {
+            let read = durable::read_file(env, &dir.join(name), SLOT_BYTES_MAX).await;
+            *found = matches!(read, Ok(Some(_)));
+            match read {
                 Ok(bytes) => *slot = decode_slot(&bytes.unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => *slot = Err(DecodeError::Torn),
                 Err(error) => return Err(error.into()),
@@ -163,7 +167,7 @@ impl CheckpointStore {
             env: env.clone(),
             dir: dir.to_owned(),
             partition,
-            files: [None, None],
+            named: [false; 2],
             next_slot: newest.map_or(0, |(_, at)| 1 - at),
             next_sequence: newest.map_or(1, |(sequence, _)| sequence + 1),
             other: newest.and_then(|(_, at)| slots[1 - at].as_ref().err().cloned()),
@@ -189,11 +193,12 @@ impl CheckpointStore {
         let file = store.file(at).await?;
         match file.write_at(0, vec![encode_slot(slot.sequence, partition, &slot.checkpoint)]).await {
             // On file systems that never write in place even this can meet a full disk; reading must go on then.
-            Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error.into()),
+            Err(error) if !is_no_space(&error) => return Err(error.into()),
             _ => {}
         }
         durable::sync_data(env, &file, &dir.join(FILE_NAMES[at])).await;
         durable::sync_dir(env, dir).await;
+        store.named = found;
         Ok((store, Some(slot.checkpoint)))
     }
 
@@ -208,12 +213,11 @@ impl CheckpointStore {
     /// After an error the previous checkpoint still counts. A failed flush ends the incarnation.
     pub async fn store(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
         let at = self.next_slot;
-        let existed = self.env.disk().exists(&self.dir.join(FILE_NAMES[at])).await?;
         let file = self.file(at).await?;
         let bytes = encode_slot(self.next_sequence, self.partition, checkpoint);
         file.write_at(0, vec![bytes]).await?;
         durable::sync_data(&self.env, &file, &self.dir.join(FILE_NAMES[at])).await;
-        if !existed {
+        if !std::mem::replace(&mut self.named[at], true) {
             durable::sync_dir(&self.env, &self.dir).await;
         }
         self.next_slot = 1 - at;
@@ -222,13 +226,9 @@ impl CheckpointStore {
         Ok(())
     }
 
-    async fn file(&mut self, at: usize) -> io::Result<File> {
-        if let Some(file) = &self.files[at] {
-            return Ok(file.clone());
-        }
-        let file = self.env.disk().open(&self.dir.join(FILE_NAMES[at]), OpenMode::Create).await?;
-        self.files[at] = Some(file.clone());
-        Ok(file)
+    /// Opened for each checkpoint: they are rare, and descriptors are few.
+    async fn file(&self, at: usize) -> io::Result<File> {
+        self.env.disk().open(&self.dir.join(FILE_NAMES[at]), OpenMode::Create).await
     }
 }
 

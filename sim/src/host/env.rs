@@ -17,6 +17,10 @@ use super::{Shared, State};
 /// How long a computation takes at most, in nanoseconds: enough for others to get in between.
 const COMPUTE_NS_MAX: u64 = 50_000;
 
+/// What the system grants an incarnation at its start: so few that it has to close files that are not in use. A scenario
+/// may take most of them away later.
+const DESCRIPTORS_MAX: u64 = 100;
+
 /// An incarnation's world.
 pub(crate) struct SimHost {
     pub(crate) shared: Arc<Shared>,
@@ -134,6 +138,10 @@ impl Host for SimHost {
             *count += 1;
             mix(self.shared.seed, &[node.name.as_bytes(), purpose.as_bytes(), &count.to_le_bytes()])
         })
+    }
+
+    fn descriptors_max(&self) -> u64 {
+        DESCRIPTORS_MAX
     }
 
     fn fail_stop(&self, code: FailStop, message: &str) {

@@ -189,8 +189,8 @@ impl Disk for RealHost {
     }
 
     fn list(&self, path: &Path) -> BoxFuture<'static, io::Result<Vec<PathBuf>>> {
-        let path = path.to_owned();
-        self.pool.submit(move || list(&path))
+        let (path, spare) = (path.to_owned(), self.spare.clone());
+        self.pool.submit(move || spare.help(|| list(&path)))
     }
 
     fn exists(&self, path: &Path) -> BoxFuture<'static, io::Result<bool>> {
@@ -214,8 +214,9 @@ impl Disk for RealHost {
     }
 
     fn sync_dir(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
-        let path = path.to_owned();
-        self.pool.submit(move || fs::File::open(path)?.sync_all())
+        let (path, spare) = (path.to_owned(), self.spare.clone());
+        // What is tried twice is the opening: no flush answers that there are too many files.
+        self.pool.submit(move || spare.help(|| fs::File::open(&path)?.sync_all()))
     }
 
     fn lock_dir(&self, path: &Path) -> BoxFuture<'static, io::Result<Box<dyn DirLock>>> {

@@ -10,6 +10,7 @@
     reason = "this is the real side of the seam: what is banned elsewhere is implemented here"
 )]
 
+mod descriptors;
 mod disk;
 mod net;
 mod pool;
@@ -58,6 +59,7 @@ pub struct RealEnv {
 struct RealHost {
     runtime: Handle,
     pool: Arc<Pool>,
+    spare: Arc<descriptors::Spare>,
     start: Instant,
     seeds: RandomState,
 }
@@ -68,6 +70,7 @@ impl RealEnv {
         if config.network_threads == 0 || config.io_threads == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "at least one thread of each kind is needed"));
         }
+        descriptors::raise();
         let number = std::sync::atomic::AtomicUsize::new(0);
         let runtime = Builder::new_multi_thread()
             .worker_threads(config.network_threads)
@@ -79,6 +82,7 @@ impl RealEnv {
         let host = Arc::new(RealHost {
             runtime: runtime.handle().clone(),
             pool: Arc::new(pool),
+            spare: Arc::default(),
             start: Instant::now(),
             seeds: RandomState::new(),
         });
@@ -156,6 +160,10 @@ impl Host for RealHost {
     fn seed(&self, purpose: &str) -> u64 {
         // The keys come from the operating system; the clock tells two calls for one purpose apart.
         self.seeds.hash_one((purpose, self.start.elapsed().as_nanos(), RandomState::new().hash_one(0_u8)))
+    }
+
+    fn descriptors_max(&self) -> u64 {
+        descriptors::max()
     }
 
     fn fail_stop(&self, code: FailStop, message: &str) {

@@ -1,15 +1,17 @@
-//! Which sealed segments keep their file open and their index in memory: those read last.
+//! Which segments keep their file open, and their index in memory if they are sealed: those used last.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::{Inner, lock};
 
-/// The sealed segments in use, in the order of their last use.
+/// Segments in use, in the order of their last use.
 pub(super) struct HotSet {
     segments_max: usize,
     order: Mutex<Order>,
+    /// Where a segment keeps its place in this order; 0: it has none.
+    place: fn(&Inner) -> &AtomicU64,
 }
 
 #[derive(Default)]
@@ -19,8 +21,8 @@ struct Order {
 }
 
 impl HotSet {
-    pub(super) fn new(segments_max: usize) -> Self {
-        Self { segments_max: segments_max.max(1), order: Mutex::default() }
+    pub(super) fn new(segments_max: usize, place: fn(&Inner) -> &AtomicU64) -> Self {
+        Self { segments_max: segments_max.max(1), order: Mutex::default(), place }
     }
 
     /// Notes that a segment is used now. Returns those that were used longest ago and are too many now.
@@ -28,7 +30,7 @@ impl HotSet {
         let mut order = lock(&self.order);
         order.tick += 1;
         let tick = order.tick;
-        let before = segment.hot_tick.swap(tick, Ordering::Relaxed);
+        let before = (self.place)(segment).swap(tick, Ordering::Relaxed);
         order.by_tick.remove(&before);
         order.by_tick.insert(tick, Arc::downgrade(segment));
         let mut cold = Vec::new();

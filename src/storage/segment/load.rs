@@ -36,8 +36,8 @@ pub(super) struct IndexFiles {
     pub(super) flushed: u32,
     /// Whether the files may hold more than `written` entries: cut before the next is written.
     pub(super) cut: bool,
-    /// `.index` and `.timeindex`, once opened.
-    pub(super) handles: Option<[File; 2]>,
+    /// Whether this incarnation has written them.
+    pub(super) made: bool,
 }
 
 impl Resident {

@@ -2,7 +2,7 @@
 //!
 //! | state | what may happen |
 //! |---|---|
-//! | active | one writer appends, flushes, cuts; any number of readers |
+//! | active | one writer appends, flushes, cuts; any number of readers; the file is closed, when colder than others, only while all that was written to it is flushed |
 //! | sealed | read only; file and index are opened at the first read and closed again when colder than others |
 //!
 //! A cut makes a sealed segment active again. Appending, flushing, cutting and sealing are for one caller at a time, who
@@ -48,14 +48,23 @@ use walk::WalkError;
 #[derive(Clone)]
 pub struct SegmentContext {
     env: Env,
-    hot: Arc<HotSet>,
+    hot: Arc<Hot>,
 }
 
 impl SegmentContext {
-    /// At most `hot_segments_max` sealed segments keep their file open and their index in memory.
-    pub fn new(env: Env, hot_segments_max: usize) -> Self {
-        Self { env, hot: Arc::new(HotSet::new(hot_segments_max)) }
+    /// At most `sealed_max` sealed segments keep their file open and their index in memory, and about `active_max` active
+    /// ones their file.
+    pub fn new(env: Env, sealed_max: usize, active_max: usize) -> Self {
+        let sealed = HotSet::new(sealed_max, |segment| &segment.sealed_tick);
+        let active = HotSet::new(active_max, |segment| &segment.active_tick);
+        Self { env, hot: Arc::new(Hot { sealed, active }) }
     }
+}
+
+/// The segments in use.
+struct Hot {
+    sealed: HotSet,
+    active: HotSet,
 }
 
 /// What a topic decides about its segments.
@@ -147,13 +156,14 @@ pub struct Segment(Arc<Inner>);
 
 struct Inner {
     env: Env,
-    hot: Arc<HotSet>,
+    hot: Arc<Hot>,
     dir: PartitionDir,
     base_offset: i64,
     options: SegmentOptions,
     state: Mutex<State>,
-    /// The segment's place in the order of use among sealed ones; 0: not in it.
-    hot_tick: AtomicU64,
+    /// The segment's place in the order of use among sealed ones, and among active ones; 0: not in it.
+    sealed_tick: AtomicU64,
+    active_tick: AtomicU64,
 }
 
 struct State {
@@ -166,6 +176,9 @@ struct State {
     cuts: u64,
     /// A failed write may have left bytes behind `len`.
     tail_is_dirty: bool,
+    /// What was written is not flushed yet: the file stays open, since a failed write-back is told to those who have it
+    /// open.
+    unflushed: bool,
     file: Option<File>,
     resident: Option<Arc<Resident>>,
     hints: read::Hints,
@@ -204,7 +217,9 @@ impl Segment {
         }
         let state = State::new(0, base_offset, -1, OffsetRule::Dense, false);
         let state = State { file: Some(file), resident: Some(Arc::default()), ..state };
-        Ok(Self::with(context, dir, base_offset, options, state))
+        let segment = Self::with(context, dir, base_offset, options, state);
+        segment.touch(false);
+        Ok(segment)
     }
 
     /// Opens a segment, by what is known about it.
@@ -255,7 +270,8 @@ impl Segment {
             base_offset,
             options,
             state: Mutex::new(state),
-            hot_tick: AtomicU64::new(0),
+            sealed_tick: AtomicU64::new(0),
+            active_tick: AtomicU64::new(0),
         }))
     }
 
@@ -345,21 +361,27 @@ impl Segment {
             };
             (view, state.sealed)
         };
-        if sealed {
-            for cold in self.0.hot.touch(&self.0) {
-                cold.let_go();
-            }
-        }
+        self.touch(sealed);
         Ok(view)
+    }
+
+    /// Notes that the segment is in use, and lets others go that have not been for longest.
+    fn touch(&self, sealed: bool) {
+        let order = if sealed { &self.0.hot.sealed } else { &self.0.hot.active };
+        for cold in order.touch(&self.0) {
+            cold.let_go();
+        }
     }
 }
 
 impl Inner {
-    /// Closes the file and drops the index, as far as no reader holds them.
+    /// Closes the file and, if the segment is sealed, drops the index, as far as no reader holds them.
     fn let_go(&self) {
         let mut state = lock(&self.state);
-        if state.sealed {
+        if !state.unflushed {
             state.file = None;
+        }
+        if state.sealed {
             state.resident = None;
             state.hints = read::Hints::default();
         }
@@ -376,6 +398,7 @@ impl State {
             sealed,
             cuts: 0,
             tail_is_dirty: false,
+            unflushed: false,
             file: None,
             resident: None,
             hints: read::Hints::default(),

@@ -136,7 +136,7 @@ struct World {
 
 impl World {
     async fn new(env: Env, path: &Path) -> Self {
-        let context = SegmentContext::new(env, 2);
+        let context = SegmentContext::new(env, 2, 1);
         let dir = dir(path);
         let segment = Segment::create(&context, &dir, BASE, OPTIONS).await.expect("a new segment");
         Self { context, dir, segment, model: Model::default() }
@@ -399,7 +399,7 @@ fn a_flushed_part_that_is_missing_is_refused() {
 fn cold_segments_close_their_files_and_read_on() {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     block_on_test(|env| async move {
-        let context = SegmentContext::new(env, 2);
+        let context = SegmentContext::new(env, 2, 1);
         let dir = dir(temporary.path());
         let mut segments = Vec::new();
         for n in 0..4 {
@@ -423,7 +423,7 @@ fn cold_segments_close_their_files_and_read_on() {
 fn one_entry_per_thousand_messages_or_mebibyte() {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     block_on_test(|env| async move {
-        let context = SegmentContext::new(env, 2);
+        let context = SegmentContext::new(env, 2, 1);
         let options = SegmentOptions::default();
         let segment = Segment::create(&context, &dir(temporary.path()), 0, options).await.expect("a new segment");
         let mut next = 0;

@@ -46,7 +46,10 @@ impl Segment {
         }
         let file = self.file().await?;
         let (len, tail_is_dirty) = {
-            let state = self.state();
+            let mut state = self.state();
+            // From here on it stays open until it is flushed.
+            state.unflushed = true;
+            state.file = Some(file.clone());
             assert!(!state.sealed, "nothing is appended to a sealed segment");
             let mut due = state.next_offset;
             for batch in batches {
@@ -97,8 +100,19 @@ impl Segment {
     pub async fn sync(&self) -> Result<(), SegmentError> {
         let file = self.file().await?;
         durable::sync_data(&self.0.env, &file, &self.path(FileKind::Log)).await;
+        self.flushed();
         self.write_index_or_warn(IndexFlush::WhenMany).await;
         Ok(())
+    }
+
+    /// All that was written is flushed: the file may be closed.
+    fn flushed(&self) {
+        let sealed = {
+            let mut state = self.state();
+            state.unflushed = false;
+            state.sealed
+        };
+        self.touch(sealed);
     }
 
     /// Makes all durable and closes the segment for writing.
@@ -107,6 +121,7 @@ impl Segment {
         durable::sync_data(&self.0.env, &file, &self.path(FileKind::Log)).await;
         self.write_index_or_warn(IndexFlush::Now).await;
         self.state().sealed = true;
+        self.flushed();
         Ok(self.sealed().expect("it has just been sealed"))
     }
 
@@ -140,7 +155,7 @@ impl Segment {
         {
             let mut state = self.state();
             state.cuts += 1;
-            (state.sealed, state.tail_is_dirty) = (false, true);
+            (state.sealed, state.tail_is_dirty, state.unflushed) = (false, true, true);
             (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
             state.hints.clear();
             state.resident = Some(resident.clone());
@@ -154,6 +169,7 @@ impl Segment {
         view.file.set_len(len).await.map_err(|error| self.io_error(error))?;
         durable::sync_data(&self.0.env, &view.file, &self.path(FileKind::Log)).await;
         self.state().tail_is_dirty = false;
+        self.flushed();
         Ok(())
     }
 
@@ -181,14 +197,14 @@ impl Segment {
     pub(super) async fn write_index(&self, resident: &Resident, flush: IndexFlush) -> Result<(), SegmentError> {
         let (first, cut, new) = {
             let files = lock(&resident.files);
-            (files.written, files.cut, files.written == 0 && files.handles.is_none())
+            (files.written, files.cut, files.written == 0 && !files.made)
         };
         let (entries, buffers) = self.encode_index(resident, first);
         // A new segment has its index files from the start, though they hold no entry yet.
         if entries == first && !cut && !new && flush == IndexFlush::WhenMany {
             return Ok(());
         }
-        let handles = self.index_files(resident).await?;
+        let handles = self.index_files().await?;
         let at = if first == 0 { 0 } else { entry_at(first) };
         for ((file, buffer), kind) in handles.iter().zip(buffers).zip([FileKind::Index, FileKind::TimeIndex]) {
             let failed = |error| SegmentError::Io { path: self.path(kind), error };
@@ -199,7 +215,7 @@ impl Segment {
         }
         let flush_now = {
             let mut files = lock(&resident.files);
-            (files.written, files.cut) = (entries, false);
+            (files.written, files.cut, files.made) = (entries, false, true);
             flush == IndexFlush::Now || entries - files.flushed.min(entries) >= UNFLUSHED_ENTRIES_MAX
         };
         if flush_now {
@@ -228,18 +244,14 @@ impl Segment {
         (times.len(), [places.freeze(), maxima.freeze()])
     }
 
-    async fn index_files(&self, resident: &Resident) -> Result<[File; 2], SegmentError> {
-        if let Some(handles) = &lock(&resident.files).handles {
-            return Ok(handles.clone());
-        }
+    /// Opened for each write: they are written rarely, and descriptors are few.
+    async fn index_files(&self) -> Result<[File; 2], SegmentError> {
         let open = async |kind| -> Result<File, SegmentError> {
             let path = self.path(kind);
             let opened: io::Result<File> = self.0.env.disk().open(&path, OpenMode::Create).await;
             opened.map_err(|error| SegmentError::Io { path, error })
         };
-        let handles = [open(FileKind::Index).await?, open(FileKind::TimeIndex).await?];
-        lock(&resident.files).handles = Some(handles.clone());
-        Ok(handles)
+        Ok([open(FileKind::Index).await?, open(FileKind::TimeIndex).await?])
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::list::FileList;
 use super::slots::{NewSlot, SlotNumber};
-use crate::io::{BoxFuture, Env, File, OpenMode, is_want_of_descriptors};
+use crate::io::{BoxFuture, Env, File, OpenMode, is_no_space, is_want_of_descriptors};
 use crate::storage::Lsn;
 
 const PREFIX: &str = "wal-";
@@ -64,11 +64,6 @@ pub(super) enum PrepareError {
     /// Its contents or its name could not be made durable.
     Flush(io::Error),
     Other(io::Error),
-}
-
-/// Whether the disk, or what this user may use of it, is full.
-pub(super) fn is_no_space(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn other(error: io::Error) -> PrepareError {

@@ -16,12 +16,12 @@ use std::path::Path;
 use super::block::{BLOCK_ALIGN, BlockHeader, FORMAT_VERSION, HeaderError};
 use super::core::{Core, CoreStart};
 use super::entry;
-use super::files::{Lanes, is_no_space, slot_number};
+use super::files::{Lanes, slot_number};
 use super::list::FileList;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
 use super::{Done, Entry, WalConfig, WalOpenError};
-use crate::io::{BoxFuture, Env, OpenMode};
+use crate::io::{BoxFuture, Env, OpenMode, is_no_space};
 use crate::storage::Lsn;
 
 /// How far file sequences jump at a start, besides one for each file: an incarnation that crashed may have used some that

@@ -14,12 +14,12 @@ use tokio::sync::Mutex;
 
 use super::block;
 use super::core::{Block, Completed, Next};
-use super::files::{Lanes, NewFile, PrepareError, is_no_space, prepare};
+use super::files::{Lanes, NewFile, PrepareError, prepare};
 use super::list::FileList;
 use super::shared::{Phase, Shared};
 use super::slots::{NewSlot, SlotNumber};
 use super::{Done, WalConfig, WalFailed, WalSync};
-use crate::io::{BoxFuture, Env, FailStop, Monotonic};
+use crate::io::{BoxFuture, Env, FailStop, Monotonic, is_no_space};
 
 /// How long a file that is wanted ahead of need, and could not be made, is not tried again.
 const AHEAD_RETRY: std::time::Duration = std::time::Duration::from_millis(500);
