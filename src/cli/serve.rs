@@ -30,7 +30,10 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
     let signal = real.shutdown_signal().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let env = real.env();
     real.block_on(async move {
-        let broker = Broker::start(env, config.clone()).await.map_err(|error| error.to_string())?;
+        let broker = Broker::start(env, config.clone()).await.map_err(|error| match error.advice(&config) {
+            Some(advice) => format!("{error}. What to do: {advice}"),
+            None => error.to_string(),
+        })?;
         banner(&config, &broker, &folder);
         let name = signal.await;
         tracing::info!("{name}: finishing requests, flushing, stopping");

@@ -49,6 +49,15 @@ pub trait DiskFile: Send + Sync {
 /// Holds a directory for this process until dropped.
 pub trait DirLock: Send + Sync {}
 
+/// The space of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What this process may still use.
+    pub free: u64,
+    /// All there is.
+    pub total: u64,
+}
+
 /// The disk.
 pub trait Disk: Send + Sync {
     /// Opens a file.
@@ -69,8 +78,8 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self, path: &Path) -> BoxFuture<'static, io::Result<()>>;
     /// Locks a directory against other processes (a lock file in it). `WouldBlock` if another holds it.
     fn lock_dir(&self, path: &Path) -> BoxFuture<'static, io::Result<Box<dyn DirLock>>>;
-    /// Bytes free for this process on the file system that holds `path`.
-    fn free_space(&self, path: &Path) -> BoxFuture<'static, io::Result<u64>>;
+    /// The space of the file system that holds `path`.
+    fn space(&self, path: &Path) -> BoxFuture<'static, io::Result<Space>>;
 }
 
 /// Whether an operation failed because the disk, or what this user may use of it, is full.

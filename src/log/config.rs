@@ -77,7 +77,8 @@ pub struct LogManagerConfig {
     pub hot_segments_max: usize,
     /// Active segments that keep their file open, besides those with data that is not flushed.
     pub open_segments_max: usize,
-    /// Produce is refused when less than this would stay free after all data in memory has been written.
+    /// Produce is refused when less than this, or than a tenth of the file system if that is less, would stay free after
+    /// all data in memory has been written.
     pub free_space_reserve: u64,
     /// `producer.id.expiration.ms`: idempotent producers idle for so long are forgotten.
     pub producer_id_expiration_ms: i64,

@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::config::{LogConfig, LogManagerConfig};
-use super::epochs::EpochCache;
+use super::error::OpenError;
 use super::needs::Needs;
 use super::partition::{PartitionLog, Recovered};
-use super::producer::Producers;
-use super::recovery::{self, OpenError};
+use super::recovery;
 use super::segments::Segments;
 use super::space::SpaceGuard;
 use crate::io::{Env, Task};
@@ -76,13 +75,12 @@ pub struct LogManager {
 }
 
 impl LogManager {
-    /// Opens the write-ahead log and all partitions. When it answers, everything that was recovered is durable outside
-    /// the write-ahead log: a power cut right after loses nothing that is served.
+    /// Opens the write-ahead log and all partitions. When it answers, everything that was recovered is durable, outside
+    /// the write-ahead log if there is space: a power cut right after loses nothing that is served.
     pub async fn open(env: &Env, config: LogManagerConfig, partitions: Vec<PartitionSpec>) -> Result<Self, OpenError> {
         let context = SegmentContext::new(env.clone(), config.hot_segments_max, config.open_segments_max);
         let recovered = recovery::recover(env, &context, &config, partitions).await?;
         let space = SpaceGuard::new(env.clone(), config.data_dir.clone(), config.free_space_reserve);
-        space.measure(0).await;
         let shared = Arc::new(Shared {
             env: env.clone(),
             wal: recovered.wal,
@@ -97,7 +95,12 @@ impl LogManager {
             let log = PartitionLog::new(spec.key, Arc::clone(&shared), spec.config, spec.leader_epoch, state);
             (spec.key, log)
         });
-        let partitions = Arc::new(RwLock::new(logs.collect()));
+        let logs: BTreeMap<_, _> = logs.collect();
+        shared.space.measure_at_start(logs.values().map(|log| log.unwritten_bytes()).sum()).await;
+        // Nothing that was replayed is needed but what the partitions still need.
+        shared.needs.seen(shared.wal.next_lsn());
+        shared.wal.release(shared.needs.floor());
+        let partitions = Arc::new(RwLock::new(logs));
         let mut manager = Self { shared, partitions, background: Vec::new() };
         manager.start_background();
         Ok(manager)
@@ -119,14 +122,7 @@ impl LogManager {
         let segments = Segments::empty(&self.shared.env, &self.shared.segments, &self.shared.config.data_dir, &spec)?;
         let mut partitions = self.partitions.write().expect("no holder of the lock panics");
         let log = partitions.entry(spec.key).or_insert_with(|| {
-            let nothing = Recovered {
-                log_start: 0,
-                log_end: 0,
-                epochs: EpochCache::default(),
-                producers: Producers::default(),
-                flushed_lsn: Lsn::default(),
-                segments,
-            };
+            let nothing = Recovered::nothing(segments);
             PartitionLog::new(spec.key, Arc::clone(&self.shared), spec.config, spec.leader_epoch, nothing)
         });
         Ok(Arc::clone(log))

@@ -6,6 +6,7 @@
 
 mod config;
 pub mod epochs;
+mod error;
 mod manager;
 mod needs;
 mod open;
@@ -22,7 +23,7 @@ mod write_behind;
 mod tests;
 
 pub use config::{LogConfig, LogManagerConfig, TailConfig, TimestampType};
+pub use error::OpenError;
 pub use manager::{LogManager, PartitionSpec};
 pub use partition::{AppendError, Offsets, PartitionLog, Pending, QueueFull, Room};
 pub use read::{Isolation, ReadError, ReadResult};
-pub use recovery::OpenError;

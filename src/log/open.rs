@@ -6,10 +6,11 @@
 use std::io;
 use std::path::Path;
 
+use super::error::OpenError;
 use super::manager::PartitionSpec;
-use super::recovery::OpenError;
 use super::segments::{self, Files, Segments};
-use crate::io::Env;
+use super::write_behind::passes_by_itself;
+use crate::io::{Env, is_no_space, is_want_of_descriptors};
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
 use crate::storage::segment::{OpenAs, ScanReport, Segment, SegmentContext, SegmentError};
@@ -115,8 +116,7 @@ impl Found {
     /// Opens the segments. The write-ahead log has every entry from block `from` on; none at all if that is `None`.
     pub(super) async fn open(mut self, from: Option<Lsn>) -> Result<Opened, OpenError> {
         let Some(FoundFiles { manifest, checkpoints, checkpoint }) = self.files.take() else {
-            let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, Vec::new(), None);
-            return Ok(Opened { segments, checkpoint: None, past: None });
+            return Ok(self.nothing());
         };
         let Some(checkpoint) = checkpoint else {
             return self.scan(manifest, checkpoints).await;
@@ -127,6 +127,12 @@ impl Found {
             return self.cut_to(manifest, checkpoints, checkpoint).await;
         }
         self.go_past(manifest, checkpoints, checkpoint, from).await
+    }
+
+    /// A partition that has no files yet.
+    fn nothing(self) -> Opened {
+        let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, Vec::new(), None);
+        Opened { segments, checkpoint: None, past: None }
     }
 
     /// Opens the segments up to the checkpoint; what lies past it goes.
@@ -140,8 +146,7 @@ impl Found {
         let dropped = manifest.segments.split_off(number + 1);
         if manifest.segments[number].sealed.take().is_some() || !dropped.is_empty() {
             crate::sometimes!("log.recovery_dropped_segments");
-            let stored = manifest.store(&self.env, self.dir.path()).await;
-            stored.map_err(|source| self.io("storing the manifest", source))?;
+            self.store(&manifest).await?;
         }
         let mut list = Vec::with_capacity(manifest.segments.len());
         for meta in &manifest.segments {
@@ -213,7 +218,15 @@ impl Found {
             if meta.sealed.is_none() && !self.is_there(meta).await? {
                 // Nothing is written to a segment before its name is durable.
                 crate::sometimes!("log.recovery_made_segment_anew");
-                list.push(self.create(meta).await?);
+                match self.create(meta).await {
+                    // The partition is as good as new, and gets its files when it is written.
+                    Err(OpenError::Segment { error, .. })
+                        if passes_by_itself(&error) && list.is_empty() && meta.base_offset == 0 =>
+                    {
+                        return Ok(self.nothing());
+                    }
+                    created => list.push(created?),
+                }
                 continue;
             }
             let how = meta.sealed.map_or(OpenAs::Scan(OffsetRule::Dense), OpenAs::Sealed);
@@ -277,9 +290,19 @@ impl Found {
         if last.sealed.take().is_none_or(|sealed| sealed.len == 0) && manifest.segments.len() == 1 {
             return Ok(None);
         }
-        let stored = manifest.store(&self.env, self.dir.path()).await;
-        stored.map_err(|source| self.io("storing the manifest", source))?;
+        self.store(&manifest).await?;
         Ok(Some(manifest))
+    }
+
+    /// Stores what the next start would find out again: on a full disk that is left to it, or to the next roll.
+    async fn store(&self, manifest: &Manifest) -> Result<(), OpenError> {
+        match manifest.store(&self.env, self.dir.path()).await {
+            Err(error) if is_no_space(&error) || is_want_of_descriptors(&error) => {
+                crate::sometimes!("log.recovery_manifest_waits");
+                Ok(())
+            }
+            stored => stored.map_err(|source| self.io("storing the manifest", source)),
+        }
     }
 
     /// Renames the directory, which belongs to another topic of the same name.

@@ -154,6 +154,26 @@ pub(super) struct Recovered {
     pub(super) producers: Producers,
     pub(super) flushed_lsn: Lsn,
     pub(super) segments: Segments,
+    /// Records that are durable in the write-ahead log and could not be brought to the segment files.
+    pub(super) unwritten: Vec<RecordBatch>,
+    /// Write-ahead log position and end offset of each entry that no checkpoint covers.
+    pub(super) uncovered: VecDeque<(Lsn, i64)>,
+}
+
+impl Recovered {
+    /// A partition that has never had a record.
+    pub(super) fn nothing(segments: Segments) -> Self {
+        Self {
+            log_start: 0,
+            log_end: 0,
+            epochs: EpochCache::default(),
+            producers: Producers::default(),
+            flushed_lsn: Lsn::default(),
+            segments,
+            unwritten: Vec::new(),
+            uncovered: VecDeque::new(),
+        }
+    }
 }
 
 impl PartitionLog {
@@ -169,6 +189,17 @@ impl PartitionLog {
         crate::gauge!("log.durable", key, recovered.log_end);
         let mut epochs = recovered.epochs;
         epochs.begin(leader_epoch, recovered.log_end);
+        let written_end = recovered.unwritten.first().map_or(recovered.log_end, RecordBatch::base_offset);
+        let mut ring = Ring::new(limits.tail.ring_bytes, written_end);
+        let unwritten_bytes: usize = recovered.unwritten.iter().map(RecordBatch::size).sum();
+        for batch in recovered.unwritten {
+            let size = batch.size();
+            ring.push(batch, size);
+        }
+        let now = shared.env.now();
+        if let Some(&(lsn, _)) = recovered.uncovered.front() {
+            shared.needs.first(key, lsn);
+        }
         Arc::new(Self {
             key,
             queue: Arc::new(Semaphore::new(limits.queue_bytes.max(1))),
@@ -178,13 +209,13 @@ impl PartitionLog {
             inner: Mutex::new(Inner {
                 append: AppendState::new(recovered.log_start, recovered.log_end, recovered.producers),
                 epochs,
-                ring: Ring::new(limits.tail.ring_bytes, recovered.log_end),
+                ring,
                 unwritten: VecDeque::new(),
-                unflushed: VecDeque::new(),
+                uncovered_since: (!recovered.uncovered.is_empty()).then_some(now),
+                unflushed: recovered.uncovered,
                 flushed_lsn: recovered.flushed_lsn,
-                uncovered_since: None,
-                unwritten_bytes: 0,
-                unwritten_since: None,
+                unwritten_bytes,
+                unwritten_since: (unwritten_bytes > 0).then_some(now),
                 writing: false,
                 stalled: false,
                 closed: false,

@@ -20,134 +20,34 @@
 //! A second crash during recovery finds the same again: the checkpoint is written last, and the write-ahead log is
 //! released only after it. What was read may have been in the page cache alone (after `kill -9`), so whatever was
 //! applied is flushed even if nothing had to be written.
+//!
+//! # When the disk is full, or there are no descriptors
+//! A partition whose records cannot be brought to its segment files keeps them in memory, as when that happens to a running
+//! broker, and writing behind goes on with them. The write-ahead log then is made durable as it stands before anything is
+//! served, and takes no new entries until every partition has caught up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 
 use super::config::LogManagerConfig;
 use super::epochs::EpochCache;
+use super::error::OpenError;
 use super::manager::PartitionSpec;
 use super::open::{self, Found};
 use super::partition::Recovered;
-use super::producer::{ProducerBatch, Producers, SnapshotDamaged};
+use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
+use super::write_behind::passes_by_itself;
 use crate::io::{BoxFuture, Env};
-use crate::storage::checkpoint::{self, Checkpoint, EpochStart};
-use crate::storage::frame::FrameError;
-use crate::storage::names::NameError;
+use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::{SegmentContext, SegmentError};
-use crate::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal, WalOpenError};
-use crate::storage::{Lsn, PartitionKey, manifest};
+use crate::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal};
+use crate::storage::{Lsn, PartitionKey};
 use crate::wire::batch::RecordBatch;
 
 /// Replayed bytes that are gathered before they are written to the segment file.
 const GATHERED_BYTES_MAX: usize = 1024 * 1024;
-
-/// Why the logs could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// A topic's name does not fit into a file name.
-    #[error("topic {topic:?} cannot be stored: {error}")]
-    Name {
-        /// The topic.
-        topic: String,
-        /// Why.
-        error: NameError,
-    },
-    /// The disk failed.
-    #[error("{action} of partition {partition}: {source}")]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// For which partition.
-        partition: PartitionKey,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The manifest cannot be used.
-    #[error("the manifest in {}: {error}", dir.display())]
-    Manifest {
-        /// The partition's directory.
-        dir: PathBuf,
-        /// Why.
-        error: manifest::LoadError,
-    },
-    /// No checkpoint can be used.
-    #[error("the checkpoint in {}: {error}", dir.display())]
-    Checkpoint {
-        /// The partition's directory.
-        dir: PathBuf,
-        /// Why.
-        error: checkpoint::OpenError,
-    },
-    /// A segment file cannot be used.
-    #[error("a segment in {}: {error}", dir.display())]
-    Segment {
-        /// The partition's directory.
-        dir: PathBuf,
-        /// Why.
-        error: SegmentError,
-    },
-    /// The producer snapshot within an undamaged checkpoint cannot be read.
-    #[error("the checkpoint in {}: {error}", dir.display())]
-    Snapshot {
-        /// The partition's directory.
-        dir: PathBuf,
-        /// Why.
-        error: SnapshotDamaged,
-    },
-    /// The manifest does not list the segment that the checkpoint lies in.
-    #[error(
-        "the manifest in {} lacks segment {segment}, in which the checkpoint lies: one of the two is of another time. \
-         Restore the directory from a copy, or move the manifest elsewhere to have it made anew from the segment files",
-        dir.display()
-    )]
-    Unlisted {
-        /// The partition's directory.
-        dir: PathBuf,
-        /// Base offset of the segment.
-        segment: i64,
-    },
-    /// Acknowledged records may have been where nothing can be read, and what would tell is lost.
-    #[error(
-        "{} cannot be read from byte {position} on ({why}), and the checkpoint that would say whether acknowledged records \
-         were there is lost ({slot}). Nothing was changed. Restore the data folder from a copy; or, to give up whatever \
-         was at offset {end} and behind it, cut the file (truncate -s {position} FILE) and start again",
-        path.display()
-    )]
-    Unproven {
-        /// The segment file.
-        path: PathBuf,
-        /// Where it becomes unreadable, in bytes.
-        position: u64,
-        /// What is wrong there.
-        why: FrameError,
-        /// The damaged checkpoint slot.
-        slot: String,
-        /// The offset after the last record that can be read.
-        end: i64,
-    },
-    /// Records that were acknowledged are in neither the segment files nor the write-ahead log.
-    #[error(
-        "partition {partition} of topic {topic:?} ends at offset {log_end}, but the write-ahead log goes on at {found}: \
-         the records between are lost. Restore the data folder from a copy, or remove the partition's directory to give \
-         up its records"
-    )]
-    Gap {
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: PartitionKey,
-        /// Where the segment files end.
-        log_end: i64,
-        /// Where the write-ahead log goes on.
-        found: i64,
-    },
-    /// The write-ahead log cannot be used.
-    #[error(transparent)]
-    Wal(#[from] WalOpenError),
-}
 
 /// What [`recover`] gives: the write-ahead log, and a state for every partition.
 pub(super) struct RecoveredAll {
@@ -162,13 +62,14 @@ pub(super) async fn recover(
     config: &LogManagerConfig,
     specs: Vec<PartitionSpec>,
 ) -> Result<RecoveredAll, OpenError> {
+    let began = env.now();
     let mut found = Vec::with_capacity(specs.len());
     for spec in specs {
         found.push(open::look(env, context, &config.data_dir, spec).await?);
     }
     // A partition without a checkpoint needs all there is, so nothing is given as a floor.
     let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
-    let mut replay = Replay { env: env.clone(), found, partitions: BTreeMap::new(), failed: None };
+    let mut replay = Replay { env: env.clone(), found, partitions: BTreeMap::new(), applied: 0, failed: None };
     let known = KnownLsns { checkpointed, ..KnownLsns::default() };
     let opened = Wal::open(env, &config.data_dir.join("wal"), config.wal.clone(), known, &mut replay).await;
     if let Some(error) = replay.failed {
@@ -176,11 +77,28 @@ pub(super) async fn recover(
     }
     let wal = opened?;
     let mut partitions = Vec::with_capacity(replay.partitions.len());
+    let mut waiting = 0;
     for (_, mut rebuild) in replay.partitions {
         rebuild.finish().await?;
+        waiting += usize::from(!rebuild.uncovered.is_empty());
         partitions.push(rebuild.into_recovered());
     }
-    wal.recovered();
+    if waiting > 0 {
+        crate::sometimes!("log.recovery_kept_in_memory");
+        wal.harden().await?;
+        tracing::warn!(
+            "{waiting} partitions wait for space or descriptors: they are read from memory, and nothing can be produced until their files are written"
+        );
+    }
+    if replay.applied > 0 {
+        let took = env.now() - began;
+        let end = wal.found_end().map(|end| format!("byte {} of {} ({})", end.offset, end.path.display(), end.found));
+        tracing::info!(
+            "recovered after an unclean stop: {} entries of the write-ahead log applied, which ends at {}, in {took:?}",
+            replay.applied,
+            end.unwrap_or_default()
+        );
+    }
     Ok(RecoveredAll { wal, partitions })
 }
 
@@ -190,6 +108,8 @@ struct Replay {
     /// Partitions whose files have not been opened yet.
     found: Vec<Found>,
     partitions: BTreeMap<PartitionKey, Rebuild>,
+    /// Entries that no checkpoint covered.
+    applied: u64,
     failed: Option<OpenError>,
 }
 
@@ -218,6 +138,7 @@ impl ReplayVisitor for Replay {
             let Some(rebuild) = self.partitions.get_mut(&entry_partition(&entry)) else {
                 return Ok(());
             };
+            self.applied += u64::from(lsn > rebuild.covered);
             rebuild.apply(lsn, entry).await.map_err(|error| self.fail(error))
         })
     }
@@ -245,8 +166,13 @@ struct Rebuild {
     uncheckpointed: bool,
     /// Why those may not be all; settled when the write-ahead log goes on where they end.
     doubt: Option<OpenError>,
+    /// Applied batches that are not in the segment files.
     gathered: Vec<RecordBatch>,
     gathered_bytes: usize,
+    /// Position and end offset of each applied entry, and of what was found past the checkpoint, until one covers them.
+    uncovered: VecDeque<(Lsn, i64)>,
+    /// The segment files could not be written: they are tried again at the end.
+    waits: bool,
 }
 
 impl Rebuild {
@@ -271,6 +197,8 @@ impl Rebuild {
             doubt: None,
             gathered: Vec::new(),
             gathered_bytes: 0,
+            uncovered: VecDeque::new(),
+            waits: false,
             dir,
             spec,
         };
@@ -283,6 +211,9 @@ impl Rebuild {
             rebuild.uncheckpointed = end > rebuild.log_end;
             (rebuild.log_end, rebuild.checkpointed_to) = (end, end);
             (rebuild.covered, rebuild.doubt) = (past.covered, past.doubt);
+            if rebuild.uncheckpointed {
+                rebuild.uncovered.push_back((past.covered, end));
+            }
         }
         Ok(rebuild)
     }
@@ -339,8 +270,8 @@ impl Rebuild {
                 for batch in batches {
                     self.append(batch)?;
                 }
-                if self.gathered_bytes >= GATHERED_BYTES_MAX {
-                    self.write().await?;
+                if self.gathered_bytes >= GATHERED_BYTES_MAX && !self.waits {
+                    self.write_or_wait().await?;
                 }
             }
             Entry::Truncate { end_offset, .. } => self.truncate(end_offset).await?,
@@ -350,6 +281,10 @@ impl Rebuild {
             }
             Entry::EpochStart { leader_epoch, start_offset, .. } => self.epochs.begin(leader_epoch, start_offset),
             Entry::Drop { .. } => {}
+        }
+        match self.uncovered.back_mut() {
+            Some(last) if last.0 == lsn => last.1 = self.log_end,
+            _ => self.uncovered.push_back((lsn, self.log_end)),
         }
         Ok(())
     }
@@ -397,44 +332,81 @@ impl Rebuild {
             crate::sometimes!("log.replay_cut_skipped", end_offset < self.checkpointed_to);
             return Ok(());
         }
-        self.write().await?;
-        let outcome = self.segments.write().await.truncate(end_offset).await;
-        outcome.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?;
+        let kept = self.gathered.partition_point(|batch| batch.last_offset() < end_offset);
+        let is_in_memory = self.gathered.get(kept).is_some_and(|cut| cut.base_offset() == end_offset);
+        self.gathered.truncate(kept);
+        self.gathered_bytes = self.gathered.iter().map(RecordBatch::size).sum();
+        if !is_in_memory {
+            let outcome = self.segments.write().await.truncate(end_offset).await;
+            outcome.map_err(|error| self.at(error))?;
+        }
         self.producers.truncate(end_offset);
         self.epochs.truncate(end_offset);
         self.log_end = end_offset;
-        Ok(())
-    }
-
-    async fn write(&mut self) -> Result<(), OpenError> {
-        let batches = std::mem::take(&mut self.gathered);
-        self.gathered_bytes = 0;
-        let mut writer = self.segments.write().await;
-        let mut rest = &batches[..];
-        while !rest.is_empty() {
-            let written = writer.append(&self.spec.config, rest).await;
-            rest = &rest[written.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?..];
+        for (_, end) in &mut self.uncovered {
+            *end = end_offset.min(*end);
         }
         Ok(())
     }
 
-    /// Makes what was applied durable: afterwards the write-ahead log is not needed for this partition.
+    async fn write(&mut self) -> Result<(), SegmentError> {
+        let mut writer = self.segments.write().await;
+        while !self.gathered.is_empty() {
+            let written = writer.append(&self.spec.config, &self.gathered).await?;
+            self.gathered.drain(..written);
+        }
+        self.gathered_bytes = 0;
+        Ok(())
+    }
+
+    /// Writes; what cannot be written for now stays in memory.
+    async fn write_or_wait(&mut self) -> Result<(), OpenError> {
+        match self.write().await {
+            Err(error) if passes_by_itself(&error) => {
+                self.waits = true;
+                Ok(())
+            }
+            outcome => outcome.map_err(|error| self.at(error)),
+        }
+    }
+
+    fn at(&self, error: SegmentError) -> OpenError {
+        OpenError::Segment { dir: self.dir.clone(), error }
+    }
+
+    /// Makes what was applied durable: afterwards the write-ahead log is not needed for this partition, unless something
+    /// is left `uncovered`.
     async fn finish(&mut self) -> Result<(), OpenError> {
         if let Some(doubt) = self.doubt.take() {
             return Err(doubt);
         }
-        self.write().await?;
         let Some(applied) = self.applied.or(self.uncheckpointed.then_some(self.covered)) else {
             return Ok(());
         };
+        match self.cover(applied).await {
+            Ok(()) => {
+                self.covered = applied;
+                self.uncovered.clear();
+            }
+            Err(error) if passes_by_itself(&error) => {
+                let dir = self.dir.display();
+                tracing::warn!(%dir, %error, "the segment files wait; the write-ahead log has what is not in them");
+            }
+            Err(error) => return Err(self.at(error)),
+        }
+        Ok(())
+    }
+
+    /// Writes, flushes and checkpoints.
+    async fn cover(&mut self, applied: Lsn) -> Result<(), SegmentError> {
+        self.write().await?;
         let mut writer = self.segments.write().await;
-        let at = |error| OpenError::Segment { dir: self.dir.clone(), error };
         // A partition all of whose records lie in the write-ahead log may still lack its directory.
-        writer.create_directory(&self.spec.config, self.log_end).await.map_err(at)?;
+        writer.create_directory(&self.spec.config, self.log_end).await?;
         if crate::mutant!("log.serve_before_durable") {
             return Ok(());
         }
-        writer.flush().await.map_err(at)?;
+        writer.flush().await?;
         let stored = writer.checkpoint(|segment, position, next_offset| Checkpoint {
             lsn: applied,
             segment,
@@ -444,11 +416,7 @@ impl Rebuild {
             epochs: epoch_starts(&self.epochs),
             producers: self.producers.encode(next_offset),
         });
-        let stored = stored.await;
-        drop(writer);
-        stored.map_err(at)?;
-        self.covered = applied;
-        Ok(())
+        stored.await
     }
 
     fn into_recovered(self) -> (PartitionSpec, Recovered) {
@@ -459,6 +427,8 @@ impl Rebuild {
             producers: self.producers,
             flushed_lsn: self.covered,
             segments: self.segments,
+            unwritten: self.gathered,
+            uncovered: self.uncovered,
         };
         (self.spec, recovered)
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use super::config::LogConfig;
+use super::error::OpenError;
 use super::manager::PartitionSpec;
-use super::recovery::OpenError;
 use crate::io::{Env, WallMs};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError, SegmentOptions};
 use crate::storage::{

@@ -1,12 +1,15 @@
 //! Foresees a full disk: produce is refused before an offset is given when too little space would be left once all
 //! that is in memory has been written. Reading goes on, and producing resumes by itself.
+//!
+//! The reserve is for what a start has to write, and for the administrator: a disk that is full to the last byte is hard
+//! to put right.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use crate::io::Env;
+use crate::io::{Env, Space};
 
 /// Appends are refused: the disk is full, or would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,9 @@ pub struct StorageFull;
 struct Budget {
     /// Bytes that may be appended before the next look at the disk; `None` before the first.
     left: Option<u64>,
+    /// What was free at the last look, and how much of it is kept.
+    free: u64,
+    reserve: u64,
     /// While appends are refused: what the last refused one would have needed.
     refused: Option<u64>,
 }
@@ -25,18 +31,26 @@ struct Budget {
 pub struct SpaceGuard {
     env: Env,
     data_dir: PathBuf,
-    reserve: u64,
+    reserve_max: u64,
     budget: Mutex<Budget>,
     look: Notify,
 }
 
 /// How often data is written: once to the write-ahead log, once to the segment file.
 const COPIES: u64 = 2;
+/// One of so many bytes of the file system is kept free, if that is less than the configured reserve.
+const RESERVE_SHARE: u64 = 10;
+
+/// How much of a file system of `total` bytes is kept free.
+fn reserve(reserve_max: u64, total: u64) -> u64 {
+    reserve_max.min(total / RESERVE_SHARE)
+}
 
 impl SpaceGuard {
-    /// Watches `data_dir`, keeping `reserve` bytes free.
-    pub fn new(env: Env, data_dir: PathBuf, reserve: u64) -> Self {
-        Self { env, data_dir, reserve, budget: Mutex::new(Budget { left: None, refused: None }), look: Notify::new() }
+    /// Watches `data_dir`, keeping `reserve_max` bytes free, or less where the file system is small.
+    pub fn new(env: Env, data_dir: PathBuf, reserve_max: u64) -> Self {
+        let budget = Mutex::new(Budget { left: None, free: 0, reserve: reserve_max, refused: None });
+        Self { env, data_dir, reserve_max, budget, look: Notify::new() }
     }
 
     /// Counts `bytes` against the space that was free at the last look.
@@ -49,11 +63,15 @@ impl SpaceGuard {
                 budget.left = Some(left - needed);
                 Ok(())
             }
-            Some(left) => {
+            Some(_) => {
                 crate::sometimes!("log.storage_full_refused");
                 if budget.refused.replace(needed).is_none() {
+                    let Budget { free, reserve, .. } = *budget;
                     let folder = self.data_dir.display();
-                    tracing::warn!(left, needed, %folder, "the disk is full: produce is refused until there is space");
+                    tracing::warn!(
+                        free, reserve, needed, %folder,
+                        "the disk is full: produce is refused until there is space beyond the reserve"
+                    );
                 }
                 self.look.notify_one();
                 Err(StorageFull)
@@ -71,26 +89,54 @@ impl SpaceGuard {
         self.look.notified().await;
     }
 
+    /// The first look, at start: says if there is too little space already.
+    pub async fn measure_at_start(&self, unwritten: u64) {
+        self.measure(unwritten).await;
+        let Budget { left, free, reserve, .. } = *self.lock();
+        if left == Some(0) {
+            let folder = self.data_dir.display();
+            tracing::warn!(
+                free, reserve, %folder,
+                "the disk is full: produce will be refused until there is space beyond the reserve"
+            );
+        }
+    }
+
     /// Looks at the disk. `unwritten` bytes are in memory and still have to find room.
     pub async fn measure(&self, unwritten: u64) {
-        let free = match self.env.disk().free_space(&self.data_dir).await {
-            Ok(free) => free,
+        let Space { free, total } = match self.env.disk().space(&self.data_dir).await {
+            Ok(space) => space,
             Err(error) => {
                 tracing::warn!(%error, folder = %self.data_dir.display(), "cannot tell the free space");
                 return;
             }
         };
-        let left = free.saturating_sub(self.reserve).saturating_sub(unwritten);
+        let reserve = reserve(self.reserve_max, total);
+        let left = free.saturating_sub(reserve).saturating_sub(unwritten);
         let mut budget = self.lock();
-        budget.left = Some(left);
+        (budget.left, budget.free, budget.reserve) = (Some(left), free, reserve);
         if budget.refused.is_some_and(|needed| left >= needed) {
             crate::sometimes!("log.storage_full_recovered");
-            tracing::info!(free, "there is space again: produce is accepted");
+            tracing::info!(free, reserve, "there is space again: produce is accepted");
             budget.refused = None;
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Budget> {
         self.budget.lock().expect("no holder of the lock panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_file_system_has_a_small_reserve() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(reserve(64 * MIB, 60 * MIB), 6 * MIB);
+        assert_eq!(reserve(64 * MIB, 640 * MIB), 64 * MIB);
+        assert_eq!(reserve(64 * MIB, u64::MAX), 64 * MIB);
+        assert_eq!(reserve(0, 60 * MIB), 0);
     }
 }

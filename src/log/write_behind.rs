@@ -192,7 +192,7 @@ impl Inner {
 }
 
 /// Whether writing may succeed later with nothing done: the disk is full, or the descriptors are used up.
-fn passes_by_itself(error: &SegmentError) -> bool {
+pub(super) fn passes_by_itself(error: &SegmentError) -> bool {
     let SegmentError::Io { error, .. } = error else {
         return false;
     };

@@ -35,7 +35,7 @@ use super::codec::DecodeError;
 use super::command::Command;
 use super::image::{ClusterImage, LogId};
 use super::snapshot::{self, SnapshotError};
-use crate::io::{Env, File, OpenMode};
+use crate::io::{Env, File, OpenMode, is_no_space};
 use crate::storage::durable;
 
 const MAGIC: &[u8; 8] = b"KILOMLOG";
@@ -219,8 +219,10 @@ impl MetadataLog {
         }
         // What was read may be in the page cache only, and even count as clean there.
         let unproven = bytes.slice(good.unproven..good.len);
-        if let Err(source) = file.write_at_and_sync(good.unproven as u64, vec![unproven]).await {
-            return Err(LogError::Io { action: "write again", path: path.to_owned(), source });
+        match file.write_at(good.unproven as u64, vec![unproven]).await {
+            // On file systems that never write in place even this can meet a full disk; reading must go on then.
+            Err(error) if !is_no_space(&error) => return Err(fail("write again", path)(error)),
+            _ => file.sync_data().await.map_err(fail("flush", path))?,
         }
         let durable = image.applied().index;
         Ok(Some(Self {

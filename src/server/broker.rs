@@ -17,7 +17,7 @@ use super::connection::{self, Shared};
 use super::descriptors::{self, Shares};
 use super::registry::Registry;
 use crate::handlers::{Advertised, BrokerEntry, Context, Settings, partition_specs};
-use crate::io::{Env, Listener, Task};
+use crate::io::{Env, Listener, Task, is_no_space, is_want_of_descriptors};
 use crate::log::{LogManager, LogManagerConfig, OpenError};
 use crate::metadata::{Command, DataFolder, FolderError, LogError, MetadataStore, ProposeError};
 use crate::storage::wal::{WalConfig, WalSync};
@@ -68,6 +68,24 @@ fn listen_hint(error: &io::Error) -> &'static str {
             ". It is no address of this machine: --set listeners=HOST:PORT names one, advertised.listeners what clients are told"
         }
         _ => "",
+    }
+}
+
+impl StartError {
+    /// What helps, where the system's answer alone does not say it.
+    pub fn advice(&self, config: &Config) -> Option<String> {
+        let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
+        let io: Vec<&io::Error> = causes.filter_map(|error| error.downcast_ref()).collect();
+        if io.iter().any(|error| is_no_space(error)) {
+            return Some(format!(
+                "the disk is full: free some space on the disk of {}, and start again",
+                config.log_dirs
+            ));
+        }
+        io.iter().any(|error| is_want_of_descriptors(error)).then(|| {
+            "too many files are open: raise the limit (ulimit -n, or LimitNOFILE= in a systemd unit), and start again"
+                .to_owned()
+        })
     }
 }
 
@@ -126,7 +144,16 @@ impl Broker {
             rack: (!config.rack.is_empty()).then(|| config.rack.clone()),
             started_ms: env.wall().0,
         };
-        metadata.propose(command).await?;
+        match metadata.propose(command).await {
+            // It has been known since an earlier start: on a full disk its data can still be read. Nothing is appended while
+            // the disk is full, so that no leader epoch stands for two incarnations' records before there is space.
+            Err(ProposeError::Storage(why)) if metadata.image().broker(config.node_id).is_some() => {
+                tracing::warn!("this start cannot be noted in the metadata, going on as the start before it: {why}");
+            }
+            registered => {
+                registered?;
+            }
+        }
         let image = metadata.image();
         let defaults = config.topic_defaults();
         let specs = image.topics().flat_map(|topic| partition_specs(&defaults, topic, config.node_id)).collect();

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
-use kilo::io::OpenMode;
+use kilo::io::{OpenMode, Space};
 
 use super::file::{BLOCK_BYTES, FileModel};
 
@@ -147,6 +147,11 @@ impl DiskModel {
     /// Bytes free; a large number without a limit.
     pub fn free_space(&self) -> u64 {
         self.capacity.map_or(1 << 50, |capacity| capacity.saturating_sub(self.used()))
+    }
+
+    /// What the node is told about its space.
+    pub fn space(&self) -> Space {
+        Space { free: self.free_space(), total: self.capacity.map_or(1 << 50, |capacity| capacity.max(self.used())) }
     }
 
     /// Bytes in use by files that have a name or are open.

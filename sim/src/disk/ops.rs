@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use kilo::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode};
+use kilo::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode, Space};
 use tokio::sync::oneshot;
 
 use super::faults::{DiskFaults, DiskSpeed, Fault, Injection, OpKind};
@@ -512,9 +512,9 @@ impl Disk for SimHost {
         })
     }
 
-    fn free_space(&self, path: &Path) -> BoxFuture<'static, io::Result<u64>> {
+    fn space(&self, path: &Path) -> BoxFuture<'static, io::Result<Space>> {
         self.on_names(OpKind::FreeSpace, path, |disk, path| {
-            if disk.model.exists(path) { Ok(disk.model.free_space()) } else { Err(os_error(errno::ENOENT)) }
+            if disk.model.exists(path) { Ok(disk.model.space()) } else { Err(os_error(errno::ENOENT)) }
         })
     }
 }

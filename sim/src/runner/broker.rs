@@ -4,7 +4,7 @@
 //! |---|---|
 //! | it was killed, or power was lost | the plan's doing; the plan starts it again |
 //! | a flush or a write failed, and it stopped itself | right, if the plan made flushes or writes fail; started again |
-//! | it could not start | right, if the plan makes the disk fail or fill up; started again |
+//! | it could not start | right, if the plan makes the disk fail or takes the descriptors away, but not if it only fills the disk up; started again |
 //! | it panicked, or stopped itself for a bug | always a failure; started again, to see what follows |
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -69,7 +69,7 @@ impl BrokerNode {
             stop: watch::Sender::new(false),
             held: AtomicBool::new(false),
             may_fail_stop: excuses(makes_flushes_fail),
-            may_not_start: excuses(|what| makes_flushes_fail(what) || takes_resources(what)),
+            may_not_start: excuses(|what| makes_flushes_fail(what) || what.track() == Track::Descriptors),
             failures: Mutex::default(),
             start_error: Mutex::default(),
         });
@@ -244,11 +244,6 @@ impl BrokerNode {
 
 fn makes_flushes_fail(what: &What) -> bool {
     what.track() == Track::Disk || matches!(what, What::SyncFailure { .. })
-}
-
-/// A want of space or descriptors may refuse a start, but never ends a broker that runs.
-fn takes_resources(what: &What) -> bool {
-    matches!(what.track(), Track::Space | Track::Descriptors)
 }
 
 /// The program of the broker's node.

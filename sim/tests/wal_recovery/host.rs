@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use kilo::io::{
-    BoxFuture, Clock, DirLock, Disk, DiskFile, Env, FailStop, File, Host, Listener, Monotonic, Net, OpenMode, Stream,
-    Task, TaskControl, Tasks, WallMs,
+    BoxFuture, Clock, DirLock, Disk, DiskFile, Env, FailStop, File, Host, Listener, Monotonic, Net, OpenMode, Space,
+    Stream, Task, TaskControl, Tasks, WallMs,
 };
 use kilo_sim::disk::{DiskModel, Keep};
 use tokio::sync::oneshot;
@@ -360,8 +360,8 @@ impl Disk for World {
         Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
     }
 
-    fn free_space(&self, _: &Path) -> BoxFuture<'static, io::Result<u64>> {
-        self.simple(|model| Ok(model.free_space()))
+    fn space(&self, _: &Path) -> BoxFuture<'static, io::Result<Space>> {
+        self.simple(|model| Ok(model.space()))
     }
 }
 

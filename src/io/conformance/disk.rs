@@ -205,10 +205,11 @@ pub async fn locks_a_directory_once(World { env, dir, .. }: World) {
     assert_eq!(missing.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
 }
 
-/// A number, where the directory exists.
-pub async fn knows_the_free_space(World { env, dir, .. }: World) {
-    assert!(env.disk().free_space(&dir).await.expect("knows") > 0);
-    assert!(env.disk().free_space(&dir.join("none")).await.is_err());
+/// Two numbers, where the directory exists.
+pub async fn knows_the_space(World { env, dir, .. }: World) {
+    let space = env.disk().space(&dir).await.expect("knows");
+    assert!(space.free > 0 && space.total >= space.free, "{space:?}");
+    assert!(env.disk().space(&dir.join("none")).await.is_err());
 }
 
 /// On a file system of a few MiB (or where files cannot grow past that): writing fails, what was written stays, and

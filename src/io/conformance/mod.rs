@@ -42,7 +42,7 @@ macro_rules! conformance_cases {
             disk::creates_and_removes_trees,
             disk::syncs_files_and_directories,
             disk::locks_a_directory_once,
-            disk::knows_the_free_space,
+            disk::knows_the_space,
             net::both_ends_know_their_addresses,
             net::shutdown_is_end_of_file_and_the_other_direction_goes_on,
             net::dropping_both_halves_ends_the_connection,

@@ -1,7 +1,7 @@
 //! The file system: every operation is one job on an I/O thread.
 
 use std::fs;
-use std::io::{self, IoSlice, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, IoSlice, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 
 use super::RealHost;
 use super::pool::Pool;
-use crate::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode};
+use crate::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode, Space};
 
 /// The most buffers one `pwritev` takes (IOV_MAX on Linux).
 const BUFFERS_PER_CALL: usize = 1024;
@@ -139,7 +139,7 @@ impl DirLock for RealLock {}
 
 fn lock_dir(dir: &Path) -> io::Result<Box<dyn DirLock>> {
     let path = dir.join(LOCK_FILE);
-    let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -150,9 +150,8 @@ fn lock_dir(dir: &Path) -> io::Result<Box<dyn DirLock>> {
         }
         Err(error) => return Err(error.into()),
     }
-    file.set_len(0)?;
-    file.seek(SeekFrom::Start(0))?;
-    writeln!(file, "{}", std::process::id())?;
+    // Who holds it is a help for whoever reads the message above: on a full disk it may be missing.
+    let _ = write_at(&file, 0, &[format!("{:<10}\n", std::process::id()).into()]).and_then(|()| file.set_len(11));
     Ok(Box::new(RealLock { _file: file }))
 }
 
@@ -224,11 +223,12 @@ impl Disk for RealHost {
         self.pool.submit(move || lock_dir(&path))
     }
 
-    fn free_space(&self, path: &Path) -> BoxFuture<'static, io::Result<u64>> {
+    fn space(&self, path: &Path) -> BoxFuture<'static, io::Result<Space>> {
         let path = path.to_owned();
         self.pool.submit(move || {
             let stat = rustix::fs::statvfs(&path)?;
-            Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+            let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+            Ok(Space { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::walk::{Met, WalkError, Walker};
 use super::write::IndexFlush;
 use super::{ScanReport, Segment, SegmentError, View, lock};
-use crate::io::File;
+use crate::io::{File, is_no_space};
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, OffsetRule, Sequence};
 use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
@@ -221,8 +221,11 @@ impl Segment {
                 break;
             }
             let taken = bytes.len() as u64;
-            file.write_at(position, vec![bytes]).await.map_err(|error| self.io_error(error))?;
-            position += taken;
+            match file.write_at(position, vec![bytes]).await {
+                // On file systems that never write in place even this can meet a full disk; reading must go on then.
+                Err(error) if !is_no_space(&error) => return Err(self.io_error(error)),
+                _ => position += taken,
+            }
         }
         durable::sync_data(&self.0.env, file, &self.path(FileKind::Log)).await;
         Ok(())

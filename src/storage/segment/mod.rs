@@ -123,6 +123,7 @@ pub enum SegmentError {
         /// The file.
         path: PathBuf,
         /// What the system says.
+        #[source]
         error: io::Error,
     },
     /// The file is shorter than what was flushed to it.

@@ -48,6 +48,7 @@ pub mod entry;
 mod error;
 mod files;
 pub mod group;
+mod harden;
 mod list;
 mod recover;
 mod scan;
@@ -57,14 +58,14 @@ pub mod slots;
 mod tests;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 pub use config::{WalConfig, WalSync};
 pub use error::{WalFailed, WalOpenError};
-pub use recover::{KnownLsns, ReplayVisitor, VisitError};
+pub use recover::{KnownLsns, LogEnd, ReplayVisitor, VisitError};
 pub use shared::WalStats;
 
 use self::core::Core;
@@ -148,6 +149,9 @@ pub type Done = Box<dyn FnOnce(Result<Lsn, WalFailed>) + Send>;
 /// The write-ahead log. Dropping it without [`close`](Self::close) ends the writer task after what it is doing.
 pub struct Wal {
     shared: Arc<Shared>,
+    env: Env,
+    dir: PathBuf,
+    found_end: Option<LogEnd>,
 }
 
 impl Wal {
@@ -167,7 +171,7 @@ impl Wal {
         let recovered = recover::recover(env, dir, &config, known, replay).await?;
         let core = Core::new(config.clone(), recovered.start, recovered.slots);
         let shared = Shared::start(env, dir, &config, core, recovered.files, recovered.list);
-        Ok(Self { shared })
+        Ok(Self { shared, env: env.clone(), dir: dir.to_owned(), found_end: recovered.end })
     }
 
     /// Adds an entry. Never blocks; entries of one partition are written in the order of these calls, and `done` runs in
@@ -186,6 +190,17 @@ impl Wal {
     pub fn recovered(&self) {
         let start = self.shared.state().core.start_lsn();
         self.release(start);
+    }
+
+    /// Where the start found the end of the log; `None` if there was no log.
+    pub fn found_end(&self) -> Option<&LogEnd> {
+        self.found_end.as_ref()
+    }
+
+    /// Makes what was replayed durable where it is, in the log: for a start that cannot bring it elsewhere, and serves it
+    /// all the same. Nothing new is written before [`recovered`](Self::recovered), or a release of as much, even so.
+    pub async fn harden(&self) -> Result<(), WalOpenError> {
+        harden::harden(&self.env, &self.dir).await
     }
 
     /// No block below `lsn` is needed any more. May be called with any value at any time; only a rise has an effect.

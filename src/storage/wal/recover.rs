@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::block::{BLOCK_ALIGN, BlockHeader, FORMAT_VERSION, HeaderError};
 use super::core::{Core, CoreStart};
@@ -60,6 +60,18 @@ pub(super) struct Recovered {
     pub(super) slots: Slots,
     pub(super) files: BTreeMap<SlotNumber, Lanes>,
     pub(super) list: FileList,
+    pub(super) end: Option<LogEnd>,
+}
+
+/// Where a start found the end of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The file.
+    pub path: PathBuf,
+    /// The byte in it behind the last block.
+    pub offset: u64,
+    /// What is there.
+    pub found: &'static str,
 }
 
 /// What headers say about the log as a whole.
@@ -81,6 +93,8 @@ struct Replayed {
     /// The first block that is not there.
     end: Lsn,
     bytes: u64,
+    /// Where that is.
+    at: Option<LogEnd>,
     /// The last block found in each file of the chain; missing for files that hold nothing of the log.
     last: BTreeMap<SlotNumber, Lsn>,
 }
@@ -143,7 +157,7 @@ pub(super) async fn recover(
     }
     // The names of files that a killed process had just made may not be durable yet.
     env.disk().sync_dir(dir).await.map_err(failed("flush", dir))?;
-    Ok(Recovered { start, slots, files: lanes, list })
+    Ok(Recovered { start, slots, files: lanes, list, end: replayed.at })
 }
 
 /// All whole slot files, opened, with their first headers. Removes unfinished ones, which no list has.
@@ -247,7 +261,7 @@ async fn replay(
     durable_below: Lsn,
     visitor: &mut dyn ReplayVisitor,
 ) -> Result<Replayed, WalOpenError> {
-    let mut replayed = Replayed { end: from, bytes: 0, last: BTreeMap::new() };
+    let mut replayed = Replayed { end: from, bytes: 0, at: None, last: BTreeMap::new() };
     let mut missing: Option<(&Path, End)> = None;
     for (file, limit) in chain.iter().zip(limits(chain)) {
         let begins = file.first.map_or(limit, |first| first.lsn);
@@ -261,6 +275,7 @@ async fn replay(
             continue;
         }
         let end = replay_file(file, limit, &mut replayed, visitor).await?;
+        replayed.at = Some(LogEnd { path: file.path.clone(), offset: end.offset, found: end.found });
         replayed.last.insert(file.slot, Lsn(replayed.end.max(begins).0 - 1));
         if replayed.end < limit {
             missing = Some((&file.path, end));

@@ -113,6 +113,9 @@ impl Writer {
             let result = preparing.await;
             self.on_prepared(result).await;
         }
+        if let Some(removing) = self.removing.take() {
+            removing.await;
+        }
         self.shared.end(WalFailed::Closed);
     }
 

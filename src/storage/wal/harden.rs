@@ -1,0 +1,52 @@
+//! Making the log itself durable after a start, for when what it holds cannot be brought elsewhere yet: the disk is full.
+
+use std::io;
+use std::path::Path;
+
+use super::block::{BLOCK_ALIGN, BlockHeader};
+use super::error::WalOpenError;
+use super::files::slot_number;
+use crate::io::{Env, OpenMode, is_no_space};
+use crate::storage::durable;
+
+/// Bytes written again in one go.
+const REWRITE_BYTES: usize = 1 << 20;
+
+/// Writes every file that holds blocks once more over itself, and flushes it. What is in the page cache alone, after
+/// `kill -9`, may count as clean there after a flush that failed: flushing would then succeed without writing anything.
+/// It takes no space, for the files are preallocated.
+pub(super) async fn harden(env: &Env, dir: &Path) -> Result<(), WalOpenError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| WalOpenError::Io { action: "write again", path, source }
+    };
+    for path in env.disk().list(dir).await.map_err(failed(dir))? {
+        if slot_number(&path).is_none() {
+            continue;
+        }
+        let file = match env.disk().open(&path, OpenMode::ReadWrite).await {
+            // One that was being prepared.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(failed(&path))?,
+        };
+        let first = file.read_at(0, BLOCK_ALIGN as usize).await.map_err(failed(&path))?;
+        if BlockHeader::decode(&first).is_err() {
+            continue;
+        }
+        let mut position = 0;
+        loop {
+            let bytes = file.read_at(position, REWRITE_BYTES).await.map_err(failed(&path))?;
+            let len = bytes.len() as u64;
+            if len == 0 {
+                break;
+            }
+            match file.write_at(position, vec![bytes]).await {
+                // On file systems that never write in place even this can meet a full disk; reading must go on then.
+                Err(error) if !is_no_space(&error) => return Err(failed(&path)(error)),
+                _ => position += len,
+            }
+        }
+        durable::sync_data(env, &file, &path).await;
+    }
+    Ok(())
+}
