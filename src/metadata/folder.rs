@@ -2,7 +2,8 @@
 //!
 //! `kilo.meta` holds `key=value` lines: the format version, the cluster's and the broker's id, and a checksum of those
 //! lines. States that a crash can leave: no file (the folder is new: it is written, last of all, once the folder's other
-//! parts are durable); a temporary file beside it (ignored and replaced). The file itself is replaced by rename only.
+//! parts are durable, and before anything is stored); a temporary file beside it (ignored and replaced). The file itself is
+//! replaced by rename only. No file beside data is not left by a crash.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use crate::io::{DirLock, Env, OpenMode};
+use crate::storage::PartitionName;
 
 /// The format that this version writes and the newest that it reads.
 const FORMAT: u32 = 1;
@@ -17,6 +19,11 @@ const FILE: &str = "kilo.meta";
 const FILE_TEMPORARY: &str = "kilo.meta.tmp";
 /// The file by which a folder of Apache Kafka is known.
 const FILE_OF_KAFKA: &str = "meta.properties";
+/// The checksum of a file that someone wrote by hand.
+const CRC_BY_HAND: &str = "none";
+/// What helps against a file that is damaged or gone.
+const BY_HAND: &str = "Restore it from a copy, or write it by hand with four lines: version=1, cluster.id=ID (the broker logs it at each \
+     start), node.id=NUMBER, crc=none";
 /// No honest file is longer.
 const FILE_LEN_MAX: usize = 4096;
 
@@ -47,8 +54,11 @@ pub enum FolderError {
         source: io::Error,
     },
     /// The identity file is damaged.
-    #[error("{0} is damaged: {1}")]
+    #[error("{0} is damaged: {1}. {BY_HAND}")]
     Damaged(PathBuf, &'static str),
+    /// The identity file is gone.
+    #[error("{0} is missing, though the data folder has been in use. {BY_HAND}")]
+    Lost(PathBuf),
     /// It belongs to another broker.
     #[error(
         "data folder {path} belongs to broker {found}, and node.id says {wanted}: set node.id={found}, or choose another log.dirs"
@@ -126,6 +136,10 @@ impl DataFolder {
         if disk.exists(&path.join(FILE_OF_KAFKA)).await.map_err(fail("read"))? {
             return Err(FolderError::OfKafka(path.to_owned()));
         }
+        let names = disk.list(path).await.map_err(fail("list"))?;
+        if names.iter().any(|name| is_data(name)) {
+            return Err(FolderError::Lost(file));
+        }
         let cluster_id = new_cluster_id();
         Ok(Self { path: path.to_owned(), cluster_id, broker_id, formatted: false, _lock: lock })
     }
@@ -145,10 +159,14 @@ impl DataFolder {
         self.formatted
     }
 
-    /// Marks a new folder as used. Call once everything else that a first start creates is durable.
-    pub async fn format(&mut self, env: &Env) -> Result<(), FolderError> {
+    /// Marks a new folder as used. Call once everything else that a first start creates is durable. Refuses if it `holds`
+    /// data all the same.
+    pub async fn format(&mut self, env: &Env, holds: bool) -> Result<(), FolderError> {
         if self.formatted {
             return Ok(());
+        }
+        if holds {
+            return Err(FolderError::Lost(self.path.join(FILE)));
         }
         let fail = |source| FolderError::Io { action: "write to", path: self.path.clone(), source };
         let mut text = format!("version={FORMAT}\ncluster.id={}\nnode.id={}\n", self.cluster_id, self.broker_id);
@@ -165,6 +183,13 @@ impl DataFolder {
         self.formatted = true;
         Ok(())
     }
+}
+
+/// Whether a name in a data folder is one of those that are made once the folder has its identity: the write-ahead log's,
+/// and `<topic>-<partition>`.
+fn is_data(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name == "wal" || PartitionName::is_dir(name)
 }
 
 /// The directory that holds `path`'s name.
@@ -206,7 +231,8 @@ fn parse(text: &str) -> Result<(String, i32), Problem> {
         return Err(Problem::Newer(version));
     }
     let (body, crc) = text.rsplit_once("crc=").ok_or(Problem::Damaged("the checksum is missing"))?;
-    if u32::from_str_radix(crc.trim_end(), 16) != Ok(crc32fast::hash(body.as_bytes())) {
+    let crc = crc.trim_end();
+    if crc != CRC_BY_HAND && u32::from_str_radix(crc, 16) != Ok(crc32fast::hash(body.as_bytes())) {
         return Err(Problem::Damaged("its checksum does not match"));
     }
     let broker_id = value("node.id")?.parse().map_err(|_| Problem::Damaged("node.id is not a number"))?;
@@ -226,6 +252,20 @@ mod tests {
     #[test]
     fn a_good_file_is_read() {
         assert_eq!(parse(&sealed(GOOD)), Ok(("abc".to_owned(), 1)));
+    }
+
+    #[test]
+    fn a_file_written_by_hand_needs_no_checksum_but_says_so() {
+        assert_eq!(parse(&format!("{GOOD}crc=none\n")), Ok(("abc".to_owned(), 1)));
+        assert!(parse(GOOD).is_err());
+    }
+
+    #[test]
+    fn data_is_known_by_its_names() {
+        let names = ["wal", "orders-0", "a-b-12"];
+        assert!(names.into_iter().all(|name| is_data(Path::new(name))));
+        let others = ["metadata", ".lock", "kilo.meta.tmp", "lost+found", "orders-", "orders-x", "wal-old"];
+        assert!(!others.into_iter().any(|name| is_data(Path::new(name))));
     }
 
     #[test]

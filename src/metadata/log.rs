@@ -15,7 +15,7 @@
 //! | the last write is torn, in any subset of its sectors | the records from the first break on are cut, and the cut is flushed |
 //! | a break, and a later record says that the broken index was durable | refuses: this is damage, not a torn write |
 //! | a new snapshot, and still the old log file | entries that the snapshot holds are skipped |
-//! | a new log file whose header is torn | removed: nothing was written to it yet |
+//! | a new log file whose header is torn | removed: nothing was written to it yet. Refuses if it is the first one in a folder that has been in use: its header was flushed before that was noted |
 //! | a log file without an entry, beside others | removed: what its making was a part of did not come to its end, and the file before it may have grown since |
 //! | both log files | read one after the other |
 //! | a temporary file | removed |
@@ -24,7 +24,8 @@
 //! Flushing alone would not do: after a flush that failed, the cache holds the pages as clean, so the next flush succeeds
 //! without writing them. What no later record proves to be durable is therefore written again.
 //!
-//! One thing cannot be told apart: rot in the very last record looks like a torn write.
+//! A log that was cut short, or whose very last record rots, looks like a torn write. What tells them apart is [`End`],
+//! beside the log: it refuses a log that ends before what was flushed, unless a power cut took it as well.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::codec::DecodeError;
 use super::command::Command;
+use super::end::End;
 use super::image::{ClusterImage, LogId};
 use super::snapshot::{self, SnapshotError};
 use crate::io::{Env, File, OpenMode, is_no_space};
@@ -75,7 +77,7 @@ pub enum LogError {
         witness: u64,
     },
     /// The file does not begin as it must.
-    #[error("{0} is not a metadata log, or its first bytes are damaged")]
+    #[error("{0} is not a metadata log, or its first bytes are damaged; restore the folder from a copy")]
     Header(PathBuf),
     /// Written by a newer version.
     #[error(
@@ -110,6 +112,21 @@ pub enum LogError {
         /// The entry that should come next.
         wanted: u64,
     },
+    /// The log has lost entries at its end.
+    #[error(
+        "the metadata log in {dir} ends at entry {found}, and entry {flushed} had been flushed: it was cut short or damaged. \
+         Restore {dir} from a copy of the data folder; or, to give up what the lost entries say (topics that were created, \
+         for example), remove {} and start again",
+        End::path(dir).display()
+    )]
+    Cut {
+        /// The metadata's directory.
+        dir: PathBuf,
+        /// The last entry that can be read.
+        found: u64,
+        /// The last entry that had been flushed.
+        flushed: u64,
+    },
     /// The folder has been in use and its metadata is gone.
     #[error("{0} holds no metadata, though the data folder has been in use: restore it from a copy")]
     Missing(PathBuf),
@@ -123,6 +140,22 @@ pub(super) struct MetadataLog {
     file: File,
     len: u64,
     durable: u64,
+    end: End,
+}
+
+/// What must be there.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    expect: Expect,
+    /// Entries up to this one.
+    flushed: u64,
+}
+
+impl Known {
+    fn check_end(self, dir: &Path, image: &ClusterImage) -> Result<(), LogError> {
+        let (found, flushed) = (image.applied().index, self.flushed);
+        if found < flushed { Err(LogError::Cut { dir: dir.to_owned(), found, flushed }) } else { Ok(()) }
+    }
 }
 
 /// Whether a log must be there.
@@ -152,19 +185,24 @@ impl MetadataLog {
             let bytes = read_file(env, &path).await?;
             image = snapshot::decode(&bytes).map_err(|error| LogError::Snapshot(path.clone(), error))?;
         }
+        let end = End::path(dir);
+        let flushed = End::read(env, dir).await.map_err(fail("read", &end))?;
+        let known = Known { expect, flushed };
         let files = without_empty(env, log_files(env, dir).await?).await?;
         if files.is_empty() && image == ClusterImage::default() {
             if expect == Expect::MustExist {
                 return Err(LogError::Missing(dir.to_owned()));
             }
+            known.check_end(dir, &image)?;
             return Ok((Self::create(env, dir, 1).await?, image));
         }
         let last = files.len().saturating_sub(1);
         let mut open = None;
         for (number, (first, path)) in files.into_iter().enumerate() {
             let position = if number == last { Position::Last } else { Position::Earlier };
-            open = Self::read(env, dir, &path, first, position, &mut image).await?.or(open);
+            open = Self::read(env, dir, &path, first, position, known, &mut image).await?.or(open);
         }
+        known.check_end(dir, &image)?;
         match open {
             Some(log) => Ok((log, image)),
             None => Ok((Self::create(env, dir, image.applied().index + 1).await?, image)),
@@ -178,6 +216,7 @@ impl MetadataLog {
         path: &Path,
         first: u64,
         position: Position,
+        known: Known,
         image: &mut ClusterImage,
     ) -> Result<Option<Self>, LogError> {
         let bytes = read_file(env, path).await?;
@@ -185,9 +224,12 @@ impl MetadataLog {
             Header::Good(found) if found == first => {}
             Header::Newer(found) => return Err(LogError::Newer { path: path.to_owned(), found }),
             Header::Good(_) | Header::Torn => {
-                if position == Position::Earlier || bytes.len() > FILE_HEADER_LEN {
+                // The first log of a folder that has been in use was flushed with its header.
+                let was_whole = known.expect == Expect::MustExist && *image == ClusterImage::default();
+                if position == Position::Earlier || bytes.len() > FILE_HEADER_LEN || was_whole {
                     return Err(LogError::Header(path.to_owned()));
                 }
+                known.check_end(dir, image)?;
                 crate::sometimes!("metadata.torn_new_log");
                 env.disk().remove_file(path).await.map_err(fail("remove", path))?;
                 env.disk().sync_dir(dir).await.map_err(fail("flush", dir))?;
@@ -212,6 +254,9 @@ impl MetadataLog {
                 });
             }
         }
+        if position == Position::Last {
+            known.check_end(dir, image)?;
+        }
         let file = env.disk().open(path, OpenMode::ReadWrite).await.map_err(fail("open", path))?;
         if good.len < bytes.len() {
             crate::sometimes!("metadata.torn_tail");
@@ -225,6 +270,8 @@ impl MetadataLog {
             _ => file.sync_data().await.map_err(fail("flush", path))?,
         }
         let durable = image.applied().index;
+        let end = End::open(env, dir).await;
+        end.say(durable).await;
         Ok(Some(Self {
             env: env.clone(),
             dir: dir.to_owned(),
@@ -232,6 +279,7 @@ impl MetadataLog {
             file,
             len: good.len as u64,
             durable,
+            end,
         }))
     }
 
@@ -250,7 +298,16 @@ impl MetadataLog {
         let file = env.disk().open(&path, OpenMode::CreateNew).await.map_err(fail("create", &path))?;
         file.write_at_and_sync(0, vec![header.freeze()]).await.map_err(fail("write", &path))?;
         durable::sync_dir(env, dir).await;
-        Ok(Self { env: env.clone(), dir: dir.to_owned(), path, file, len: FILE_HEADER_LEN as u64, durable: first - 1 })
+        let end = End::open(env, dir).await;
+        Ok(Self {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            path,
+            file,
+            len: FILE_HEADER_LEN as u64,
+            durable: first - 1,
+            end,
+        })
     }
 
     /// Bytes in the current file.
@@ -281,6 +338,7 @@ impl MetadataLog {
         self.file.sync_data().await?;
         self.len = end;
         self.durable = last.index;
+        self.end.say(last.index).await;
         Ok(())
     }
 

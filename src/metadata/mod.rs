@@ -8,6 +8,7 @@
 mod codec;
 mod command;
 pub mod config_def;
+mod end;
 mod folder;
 mod image;
 mod log;

@@ -41,6 +41,11 @@ async fn overwrite(env: &Env, path: &Path, bytes: Bytes) {
     file.write_at_and_sync(0, vec![bytes]).await.unwrap();
 }
 
+/// A power cut may take what was never flushed.
+async fn lose_end(env: &Env, dir: &Path) {
+    env.disk().remove_file(&dir.join("end")).await.unwrap();
+}
+
 /// A store with a broker and `topics` topics, closed again; the names of its log files.
 async fn filled(env: &Env, dir: &Path, topics: u8, snapshot_after: u64) -> Vec<PathBuf> {
     let store = MetadataStore::open_with(env, dir, false, snapshot_after).await.unwrap();
@@ -124,6 +129,7 @@ fn a_torn_tail_is_cut_at_any_byte_and_the_log_goes_on() {
         let last = whole.len() - (whole.len() - 24 - 32 - 30) / 2;
         for len in (last..whole.len()).step_by(7) {
             overwrite(&env, &log, whole.slice(..len)).await;
+            lose_end(&env, &dir).await;
             let before = topics(&env, &dir).await;
             assert!(before < 2, "cut to {len}: {before} topics");
             let store = MetadataStore::open(&env, &dir, true).await.unwrap();
@@ -142,7 +148,36 @@ fn noise_in_the_last_record_is_a_torn_tail() {
         let at = bytes.len() - 20;
         bytes[at] ^= 1;
         overwrite(&env, &log, bytes.into()).await;
+        lose_end(&env, &dir).await;
         assert_eq!(topics(&env, &dir).await, 1);
+    });
+}
+
+#[test]
+fn a_log_that_ends_before_what_was_flushed_is_refused_and_left_as_it_is() {
+    test(|env, dir| async move {
+        let log = filled(&env, &dir, 2, u64::MAX).await.remove(0);
+        let whole = read(&env, &log).await;
+        // Emptied, cut to its header, cut within and between records, and with rot in the last one.
+        let mut rotten = whole.to_vec();
+        rotten[whole.len() - 20] ^= 1;
+        let cut = [0, 10, 24, 24 + 62, whole.len() - 1].map(|len| whole.slice(..len));
+        for bytes in cut.into_iter().chain([rotten.into()]) {
+            overwrite(&env, &log, bytes.clone()).await;
+            for _ in 0..2 {
+                let error = MetadataStore::open(&env, &dir, true).await.err().expect("refused");
+                assert!(matches!(error, LogError::Cut { flushed: 3, .. } | LogError::Header(_)), "{error}");
+                assert!(error.to_string().contains("copy"), "{error}");
+            }
+            assert_eq!(read(&env, &log).await, bytes);
+        }
+        overwrite(&env, &log, whole.slice(..24 + 62)).await;
+        lose_end(&env, &dir).await;
+        assert_eq!(topics(&env, &dir).await, 0, "given up");
+        // Without its end, too, a log that was emptied is none that a crash left.
+        overwrite(&env, &log, Bytes::new()).await;
+        lose_end(&env, &dir).await;
+        assert!(matches!(MetadataStore::open(&env, &dir, true).await.err(), Some(LogError::Header(_))));
     });
 }
 
@@ -259,7 +294,7 @@ fn a_data_folder_belongs_to_one_broker_and_one_process() {
         assert!(!first.formatted());
         let second = DataFolder::open(&env, &dir, 1, id).await.err();
         assert!(matches!(second, Some(FolderError::InUse(_))), "{second:?}");
-        first.format(&env).await.unwrap();
+        first.format(&env, false).await.unwrap();
         drop(first);
         let again = DataFolder::open(&env, &dir, 1, || unreachable!("the folder has an id")).await.unwrap();
         assert_eq!((again.cluster_id(), again.formatted()), ("cluster", true));

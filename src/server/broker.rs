@@ -108,7 +108,11 @@ impl Broker {
         let new_cluster_id = move || KafkaUuid::from_parts(rng.u64(..), rng.u64(..)).to_string();
         let mut folder = DataFolder::open(&env, &dir, config.node_id, new_cluster_id).await?;
         let metadata = MetadataStore::open(&env, &dir.join(METADATA_DIR), folder.formatted()).await?;
-        folder.format(&env).await?;
+        let holds = metadata.image().applied().index > 0;
+        if let Err(error) = folder.format(&env, holds).await {
+            metadata.close().await;
+            return Err(error.into());
+        }
         let shares = shares(&env, &config);
         let (shared, stop, listener) = match Self::open(&env, &config, shares, &folder, &metadata).await {
             Ok(parts) => parts,

@@ -92,6 +92,12 @@ impl PartitionName {
         Ok(Self { dir, file_prefix })
     }
 
+    /// Whether a directory of this name can be a partition's.
+    pub fn is_dir(name: &str) -> bool {
+        let number = name.rsplit_once('-').map_or("", |(_, number)| number);
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     /// The directory's name.
     pub fn dir(&self) -> &str {
         &self.dir

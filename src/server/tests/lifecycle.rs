@@ -82,3 +82,31 @@ fn a_stop_answers_what_waits_and_refuses_what_comes_later() {
         assert!(connection.call(&fetch_request("t", 0, 0, 0, 1000)).await.is_err());
     });
 }
+
+#[test]
+fn a_folder_that_lost_its_identity_is_refused_until_someone_writes_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = config(dir.path());
+    crate::io::real::block_on_test(|env| async move {
+        let broker = Broker::start(env.clone(), config.clone()).await.expect("starts");
+        let cluster_id = broker.cluster_id().to_owned();
+        broker.stop().await;
+        let meta = dir.path().join("kilo.meta");
+        env.disk().remove_file(&meta).await.expect("it is there");
+        for wal in ["wal", "gone"] {
+            let error = Broker::start(env.clone(), config.clone()).await.err().expect("refused").to_string();
+            assert!(error.contains("kilo.meta is missing") && error.contains("crc=none"), "{error}");
+            if wal == "wal" {
+                // The metadata alone says as much.
+                env.disk().rename(&dir.path().join("wal"), &dir.path().join("gone")).await.expect("renamed");
+            }
+        }
+        env.disk().rename(&dir.path().join("gone"), &dir.path().join("wal")).await.expect("renamed");
+        let text = format!("version=1\ncluster.id={cluster_id}\nnode.id={}\ncrc=none\n", config.node_id);
+        let file = env.disk().open(&meta, crate::io::OpenMode::CreateNew).await.expect("created");
+        file.write_at(0, vec![text.into()]).await.expect("written");
+        let broker = Broker::start(env.clone(), config).await.expect("starts");
+        assert_eq!(broker.cluster_id(), cluster_id);
+        broker.stop().await;
+    });
+}
