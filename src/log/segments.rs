@@ -194,7 +194,10 @@ impl SegmentsWriter<'_> {
         {
             self.drop_active().await?;
         }
-        if let Some(active) = self.segments.list().last() {
+        // One that is closed with nothing to cut stays so, and may be damaged.
+        let list = self.segments.list();
+        let active = list.last().filter(|active| active.sealed().is_none() || end_offset < active.next_offset());
+        if let Some(active) = active {
             active.truncate(end_offset).await?;
         }
         Ok(())

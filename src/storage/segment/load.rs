@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::walk::{Met, WalkError, Walker};
 use super::write::IndexFlush;
 use super::{ScanReport, Segment, SegmentError, View, lock};
-use crate::io::{File, is_no_space};
+use crate::io::{File, is_no_space, is_want_of_descriptors};
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, OffsetRule, Sequence};
 use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
@@ -120,14 +120,22 @@ impl Segment {
             view.file.set_len(view.len).await.map_err(|error| self.io_error(error))?;
         }
         let loaded = self.load_index(&view).await?;
-        if let Some((position, why)) = loaded.failure {
-            return Err(SegmentError::Damaged { path: self.path(FileKind::Log), position, why });
-        }
         let is_stale = lock(&loaded.resident.files).cut;
         {
             let mut state = self.state();
             state.resident = Some(loaded.resident);
             state.tail = loaded.tail;
+            // Damage must not stop the others: what is behind it cannot be read, and what comes goes to a new segment.
+            state.sealed = loaded.failure.is_some();
+        }
+        if let Some((position, why)) = loaded.failure {
+            crate::sometimes!("segment.closed_damaged");
+            let (segment, end) = (self.path(FileKind::Log), view.next_offset);
+            tracing::error!(
+                segment = %segment.display(), position, %why,
+                "the segment is damaged: records from there on cannot be read, up to offset {end} in this segment. The partition \
+                 goes on in a new one. Restore the file from a copy to have them back"
+            );
         }
         if is_stale {
             // An entry for what was cut off must not meet, after the next crash, what will be written in its place.
@@ -243,11 +251,23 @@ impl Segment {
         self.install(view, loaded.resident).await
     }
 
-    /// Throws the index away, files and all, and makes it anew from the segment.
-    pub(super) async fn rebuild_index(&self, view: &View) -> Result<Arc<Resident>, SegmentError> {
+    /// Throws the index away, files and all, and makes it anew from the segment. It had led to `wrong`, where there is no
+    /// such frame. Where the segment is what is damaged, the entries behind the damage are kept: they lead to what is whole
+    /// there, and each is verified when it is followed.
+    pub(super) async fn rebuild_index(&self, view: &View, wrong: u64) -> Result<Arc<Resident>, SegmentError> {
         crate::sometimes!("segment.index_rebuilt");
         tracing::warn!(segment = %self.path(FileKind::Log).display(), "the index disagrees with its segment: rebuilding it");
+        let known = self.resident(view).await?;
         let loaded = self.walk_index(view, Vec::new()).await?;
+        if let Some((position, why)) = loaded.failure {
+            crate::sometimes!("segment.index_kept_behind_damage");
+            tracing::error!(segment = %self.path(FileKind::Log).display(), position, %why, "the segment is damaged");
+            let mut max_before = lock(&loaded.resident.times).tail(0).last().map_or(-1, |last| last.max_before);
+            for entry in lock(&known.times).tail(0).iter().filter(|e| e.position > position && e.position != wrong) {
+                max_before = max_before.max(entry.max_before);
+                loaded.resident.add(TimeEntry { max_before, ..*entry });
+            }
+        }
         lock(&loaded.resident.files).cut = true;
         self.install(view, loaded.resident).await
     }
@@ -297,9 +317,18 @@ impl Segment {
         for (contents, kind) in contents.iter_mut().zip([FileKind::Index, FileKind::TimeIndex]) {
             let path = self.path(kind);
             let found = durable::read_prefix(&self.0.env, &path, bytes_max).await;
-            if let Some((bytes, len)) = found.map_err(|error| SegmentError::Io { path, error })? {
-                has_more |= len > bytes_max;
-                *contents = bytes;
+            match found {
+                Ok(None) => {}
+                Ok(Some((bytes, len))) => {
+                    has_more |= len > bytes_max;
+                    *contents = bytes;
+                }
+                Err(error) if is_want_of_descriptors(&error) => return Err(SegmentError::Io { path, error }),
+                // Nothing is in it that the segment does not say.
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "an index cannot be read: going by its segment");
+                    has_more = true;
+                }
             }
         }
         let places = index::decode(&contents[0], self.0.base_offset, view.len, view.next_offset);

@@ -13,7 +13,7 @@
 //! * **Bytes past the flushed position**: whole frames, torn ones, zeros, in any mixture. `open` with a known length cuts
 //!   them off (what is in them is in the write-ahead log); `open` with a scan keeps the valid frames at the front.
 //! * **A file shorter than its known length, or damage before it**: not left by a crash, for that part was flushed.
-//!   [`SegmentError::Short`], [`SegmentError::Damaged`].
+//!   [`SegmentError::Short`], [`SegmentError::Damaged`]. A segment whose last frames cannot be walked opens as closed.
 //! * **Index files missing, short, torn or stale**: see [`super::index`]. They are completed by walking the segment, and
 //!   never believed.
 
@@ -127,7 +127,10 @@ pub enum SegmentError {
         error: io::Error,
     },
     /// The file is shorter than what was flushed to it.
-    #[error("{path} has {found} bytes where {known} had been flushed")]
+    #[error(
+        "{path} has {found} bytes where {known} had been flushed: it was cut short. Restore it from a copy of the data folder; \
+         or, to give up the partition's records, put an empty directory in the place of the one that it lies in"
+    )]
     Short {
         /// The file.
         path: PathBuf,

@@ -184,7 +184,7 @@ impl Segment {
             StartBy::Hint if at_start => self.state().hints.clear(),
             // If the segment is what is damaged, the new index has no entry there, and the walk from the one before it
             // fails in its middle.
-            StartBy::Index if at_start => drop(self.rebuild_index(view).await?),
+            StartBy::Index if at_start => drop(self.rebuild_index(view, start.position).await?),
             _ => return Err(self.walk_error(error)),
         }
         self.start_for(view, offset).await
