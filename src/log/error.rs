@@ -31,6 +31,14 @@ pub enum OpenError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The data folder cannot be listed.
+    #[error("looking through data folder {}: {source}", dir.display())]
+    Folder {
+        /// The data folder.
+        dir: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The manifest cannot be used.
     #[error("the manifest in {}: {error}", dir.display())]
     Manifest {
@@ -78,6 +86,33 @@ pub enum OpenError {
         /// Base offset of the segment.
         segment: i64,
     },
+    /// The metadata does not know a partition that has a directory.
+    #[error(
+        "{} holds a partition that the metadata does not know: the metadata is of another time, or has lost its topic. \
+         Restore the data folder from a copy; or, to give up the partition's records, move the directory elsewhere",
+        .0.display()
+    )]
+    UnknownDirectory(PathBuf),
+    /// The metadata does not know a partition that has records in the write-ahead log.
+    #[error(
+        "the write-ahead log has records of partition {partition}, which the metadata does not know: the metadata is of \
+         another time, or has lost its topic. Restore the data folder from a copy; or, to give up what only the \
+         write-ahead log holds, for all topics, move {0} and {0}.files elsewhere",
+        wal.display()
+    )]
+    UnknownPartition {
+        /// The partition.
+        partition: PartitionKey,
+        /// The write-ahead log's directory.
+        wal: PathBuf,
+    },
+    /// The segment that a partition goes on in is gone.
+    #[error(
+        "{} is missing. Restore it from a copy of the data folder; or, to give up the partition's records, put an empty \
+         directory in the place of the one that it lay in",
+        .0.display()
+    )]
+    Gone(PathBuf),
     /// Acknowledged records may have been where nothing can be read, and what would tell is lost.
     #[error(
         "{} cannot be read from byte {position} on ({why}), and the checkpoint that would say whether acknowledged records \
@@ -100,8 +135,8 @@ pub enum OpenError {
     /// Records that were acknowledged are in neither the segment files nor the write-ahead log.
     #[error(
         "partition {partition} of topic {topic:?} ends at offset {log_end}, but the write-ahead log goes on at {found}: \
-         the records between are lost. Restore the data folder from a copy, or remove the partition's directory to give \
-         up its records"
+         the records between are lost. Restore the data folder from a copy; or, to give them up, put an empty directory in \
+         the place of the partition's"
     )]
     Gap {
         /// The topic.

@@ -3,8 +3,9 @@
 //! In two steps. [`look`] reads manifest and checkpoint and changes nothing that counts. [`Found::open`] opens the segments,
 //! and cuts them to the checkpoint, once it is known from where on the write-ahead log still has everything.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
 use super::manager::PartitionSpec;
@@ -14,7 +15,9 @@ use crate::io::{Env, is_no_space, is_want_of_descriptors};
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
 use crate::storage::segment::{OpenAs, ScanReport, Segment, SegmentContext, SegmentError};
-use crate::storage::{Checkpoint, CheckpointStore, FileKind, Lsn, Manifest, PartitionDir, checkpoint, durable};
+use crate::storage::{
+    Checkpoint, CheckpointStore, FileKind, Lsn, Manifest, PartitionDir, PartitionName, checkpoint, durable, manifest,
+};
 
 /// Set-aside directories of one name that are looked past.
 const ASIDE_MAX: u32 = 10_000;
@@ -36,6 +39,28 @@ pub(super) struct Past {
     pub(super) doubt: Option<OpenError>,
 }
 
+/// Refuses a folder with a partition's directory that none of the `specs` explains.
+pub(super) async fn refuse_unknown(env: &Env, data_dir: &Path, specs: &[PartitionSpec]) -> Result<(), OpenError> {
+    let known = specs.iter().map(|spec| segments::partition_dir(data_dir, spec));
+    let known: BTreeSet<PathBuf> =
+        known.map(|dir| dir.map(|dir| dir.path().to_owned())).collect::<Result<_, OpenError>>()?;
+    let at = |source| OpenError::Folder { dir: data_dir.to_owned(), source };
+    let names = match env.disk().list(data_dir).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(at)?,
+    };
+    for path in names {
+        let is_partitions = PartitionName::is_dir(path.file_name().and_then(|name| name.to_str()).unwrap_or_default());
+        if is_partitions
+            && !known.contains(&path)
+            && env.disk().exists(&path.join(manifest::FILE_NAME)).await.map_err(at)?
+        {
+            return Err(OpenError::UnknownDirectory(path));
+        }
+    }
+    Ok(())
+}
+
 /// A partition's directory, looked at.
 pub(super) struct Found {
     pub(super) spec: PartitionSpec,
@@ -43,6 +68,8 @@ pub(super) struct Found {
     context: SegmentContext,
     dir: PartitionDir,
     files: Option<FoundFiles>,
+    /// There is a directory, and nothing in it.
+    is_empty: bool,
 }
 
 /// A directory whose files count.
@@ -60,16 +87,30 @@ pub(super) async fn look(
     spec: PartitionSpec,
 ) -> Result<Found, OpenError> {
     let dir = segments::partition_dir(data_dir, &spec)?;
-    let mut found = Found { spec, env: env.clone(), context: context.clone(), dir, files: None };
+    let mut found = Found { spec, env: env.clone(), context: context.clone(), dir, files: None, is_empty: false };
     found.files = found.look().await?;
+    found.is_empty = found.files.is_none() && found.has_empty_directory().await?;
     Ok(found)
 }
 
 impl Found {
+    /// Whether someone put an empty directory in the place of the partition's. A crash leaves one only while the write-ahead
+    /// log has all records.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// Up to where the checkpoint has everything.
     pub(super) fn covered(&self) -> Lsn {
         let checkpoint = self.files.as_ref().and_then(|files| files.checkpoint.as_ref());
         checkpoint.map(|checkpoint| checkpoint.lsn).unwrap_or_default()
+    }
+
+    async fn has_empty_directory(&self) -> Result<bool, OpenError> {
+        match self.env.disk().list(self.dir.path()).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            listed => Ok(listed.map_err(|source| self.io("listing the directory", source))?.is_empty()),
+        }
     }
 
     async fn look(&self) -> Result<Option<FoundFiles>, OpenError> {
@@ -113,6 +154,26 @@ impl Found {
         Ok(Some(FoundFiles { manifest, checkpoints, checkpoint }))
     }
 
+    /// Names the closed segments that are gone: their records cannot be read, and the others can. Refuses if the active one
+    /// is gone.
+    async fn miss(&self, manifest: &Manifest) -> Result<(), OpenError> {
+        for meta in &manifest.segments {
+            if self.is_there(meta).await? {
+                continue;
+            }
+            let path = self.dir.file(meta.base_offset, FileKind::Log);
+            let Some(sealed) = meta.sealed else {
+                return Err(OpenError::Gone(path));
+            };
+            let (from, to) = (meta.base_offset, sealed.next_offset);
+            tracing::error!(
+                "{} is missing: records {from}..{to} cannot be read. Restore it from a copy of the data folder",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
     /// Opens the segments. The write-ahead log has every entry from block `from` on; none at all if that is `None`.
     pub(super) async fn open(mut self, from: Option<Lsn>) -> Result<Opened, OpenError> {
         let Some(FoundFiles { manifest, checkpoints, checkpoint }) = self.files.take() else {
@@ -148,6 +209,7 @@ impl Found {
             crate::sometimes!("log.recovery_dropped_segments");
             self.store(&manifest).await?;
         }
+        self.miss(&manifest).await?;
         let mut list = Vec::with_capacity(manifest.segments.len());
         for meta in &manifest.segments {
             let known = OpenAs::Known { len: checkpoint.position, next_offset: checkpoint.next_offset };
@@ -165,6 +227,7 @@ impl Found {
         from: Option<Lsn>,
     ) -> Result<Opened, OpenError> {
         let number = self.checkpointed_segment(&manifest, &checkpoint)?;
+        self.miss(&manifest).await?;
         let mut list = Vec::with_capacity(manifest.segments.len());
         let mut stopped = None;
         for (at, meta) in manifest.segments.iter().enumerate() {

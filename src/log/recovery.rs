@@ -15,7 +15,7 @@
 //! | a last segment that the manifest lists and that is not there | it was empty: made anew (the manifest's name can outlive the segment's) |
 //! | write-ahead log entry below the partition's log end | skipped: already there |
 //! | write-ahead log entry above the partition's log end | not left by a crash: refuse to start |
-//! | entry of a partition that the metadata does not know | skipped: the topic was deleted |
+//! | directory or entry of a partition that the metadata does not know | not left by a crash, for a topic is durable in the metadata before its first record, and none is deleted: refuse to start |
 //!
 //! A second crash during recovery finds the same again: the checkpoint is written last, and the write-ahead log is
 //! released only after it. What was read may have been in the page cache alone (after `kill -9`), so whatever was
@@ -41,7 +41,7 @@ use super::segments::Segments;
 use super::write_behind::passes_by_itself;
 use crate::io::{BoxFuture, Env};
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
-use crate::storage::segment::{SegmentContext, SegmentError};
+use crate::storage::segment::{Segment, SegmentContext, SegmentError};
 use crate::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal};
 use crate::storage::{Lsn, PartitionKey};
 use crate::wire::batch::RecordBatch;
@@ -63,15 +63,18 @@ pub(super) async fn recover(
     specs: Vec<PartitionSpec>,
 ) -> Result<RecoveredAll, OpenError> {
     let began = env.now();
+    open::refuse_unknown(env, &config.data_dir, &specs).await?;
     let mut found = Vec::with_capacity(specs.len());
     for spec in specs {
         found.push(open::look(env, context, &config.data_dir, spec).await?);
     }
     // A partition without a checkpoint needs all there is, so nothing is given as a floor.
     let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
-    let mut replay = Replay { env: env.clone(), found, partitions: BTreeMap::new(), applied: 0, failed: None };
+    let wal_dir = config.data_dir.join("wal");
+    let (partitions, applied, failed) = (BTreeMap::new(), 0, None);
+    let mut replay = Replay { env: env.clone(), wal_dir: wal_dir.clone(), found, partitions, applied, failed };
     let known = KnownLsns { checkpointed, ..KnownLsns::default() };
-    let opened = Wal::open(env, &config.data_dir.join("wal"), config.wal.clone(), known, &mut replay).await;
+    let opened = Wal::open(env, &wal_dir, config.wal.clone(), known, &mut replay).await;
     if let Some(error) = replay.failed {
         return Err(error);
     }
@@ -105,6 +108,7 @@ pub(super) async fn recover(
 /// Applies replayed entries to the partitions.
 struct Replay {
     env: Env,
+    wal_dir: PathBuf,
     /// Partitions whose files have not been opened yet.
     found: Vec<Found>,
     partitions: BTreeMap<PartitionKey, Rebuild>,
@@ -135,8 +139,11 @@ impl ReplayVisitor for Replay {
 
     fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>> {
         Box::pin(async move {
-            let Some(rebuild) = self.partitions.get_mut(&entry_partition(&entry)) else {
+            let Some(partition) = entry.partition() else {
                 return Ok(());
+            };
+            let Some(rebuild) = self.partitions.get_mut(&partition) else {
+                return Err(self.fail(OpenError::UnknownPartition { partition, wal: self.wal_dir.clone() }));
             };
             self.applied += u64::from(lsn > rebuild.covered);
             rebuild.apply(lsn, entry).await.map_err(|error| self.fail(error))
@@ -162,6 +169,8 @@ struct Rebuild {
     applied: Option<Lsn>,
     /// The offset after the last batch that was replayed, skipped ones included.
     replayed_to: i64,
+    /// Whether the records that the write-ahead log does not have were given up, so that it may begin anywhere.
+    given_up: bool,
     /// Whether the segment files hold records that neither the checkpoint nor the write-ahead log vouches for.
     uncheckpointed: bool,
     /// Why those may not be all; settled when the write-ahead log goes on where they end.
@@ -177,7 +186,7 @@ struct Rebuild {
 
 impl Rebuild {
     async fn load(env: &Env, found: Found, from: Option<Lsn>) -> Result<Self, OpenError> {
-        let spec = found.spec.clone();
+        let (spec, given_up) = (found.spec.clone(), found.is_empty());
         let opened = found.open(from).await?;
         let segments = opened.segments;
         let dir = segments.dir();
@@ -193,6 +202,7 @@ impl Rebuild {
             checkpointed_to: 0,
             applied: None,
             replayed_to: 0,
+            given_up,
             uncheckpointed: false,
             doubt: None,
             gathered: Vec::new(),
@@ -204,7 +214,11 @@ impl Rebuild {
         };
         match opened.checkpoint {
             Some(checkpoint) => rebuild.start_from(checkpoint)?,
-            None => rebuild.remember_segments(0).await?,
+            None => {
+                // Without a checkpoint, nothing was ever removed at the front, except what was given up.
+                rebuild.log_start = rebuild.segments.list().first().map_or(0, Segment::base_offset);
+                rebuild.remember_segments(0).await?;
+            }
         }
         if let Some(past) = opened.past {
             rebuild.remember_segments(rebuild.log_end).await?;
@@ -297,6 +311,11 @@ impl Rebuild {
         if last_offset < self.log_end {
             crate::sometimes!("log.replay_skipped");
             return Ok(());
+        }
+        if std::mem::take(&mut self.given_up) && base_offset > self.log_end {
+            let (dir, lost) = (self.dir.display(), self.log_end..base_offset);
+            tracing::warn!(%dir, ?lost, "the directory is empty: its records are given up, those in the write-ahead log are kept");
+            (self.log_start, self.log_end) = (base_offset, base_offset);
         }
         if base_offset != self.log_end {
             return Err(OpenError::Gap {
@@ -437,16 +456,6 @@ impl Rebuild {
 /// The epochs as a checkpoint holds them.
 pub(super) fn epoch_starts(epochs: &EpochCache) -> Vec<EpochStart> {
     epochs.entries().iter().map(|&(leader_epoch, start_offset)| EpochStart { leader_epoch, start_offset }).collect()
-}
-
-fn entry_partition(entry: &Entry) -> PartitionKey {
-    match entry {
-        Entry::Append { partition, .. }
-        | Entry::Truncate { partition, .. }
-        | Entry::LogStart { partition, .. }
-        | Entry::EpochStart { partition, .. } => *partition,
-        Entry::Drop { topic } => PartitionKey { topic: *topic, index: 0 },
-    }
 }
 
 #[cfg(test)]

@@ -113,3 +113,127 @@ fn a_lost_checkpoint_beside_a_damaged_segment_is_refused_and_nothing_changed() {
         manager.close().await;
     });
 }
+
+#[test]
+fn a_partition_that_the_metadata_does_not_know_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().expect("a folder");
+    idle_partition(dir.path(), 1 << 20);
+    block_on_test(|env| async move {
+        let before = contents(&env, dir.path()).await;
+        // By its directory; and, once that is gone, by what the write-ahead log holds.
+        let error = open_all(&env, dir.path(), two(1 << 20).split_off(1)).await.err().expect("refused").to_string();
+        assert!(error.contains("orders-0") && error.contains("copy"), "{error}");
+        assert_eq!(contents(&env, dir.path()).await, before);
+        let others = dir.path().join("others-0");
+        if env.disk().exists(&others).await.expect("looked") {
+            env.disk().remove_dir_all(&others).await.expect("removed");
+        }
+        let error = open_all(&env, dir.path(), vec![spec(1, 1 << 20)]).await.err().expect("refused").to_string();
+        assert!(error.contains(&OTHER.to_string()) && error.contains("wal.files"), "{error}");
+        let manager = open_all(&env, dir.path(), two(1 << 20)).await.expect("the log opens");
+        assert_eq!(values(&manager.partition(&KEY).expect("the partition"), 0).await, expected(0, 20));
+        manager.close().await;
+    });
+}
+
+/// The frame of record `number` in a segment of records as [`fill`] writes them, each of `len` bytes.
+fn at(whole: &Bytes, number: usize, records: usize) -> u64 {
+    (whole.len() / records * number) as u64
+}
+
+#[test]
+fn damage_to_a_frames_header_takes_what_no_index_entry_leads_to_and_nothing_else() {
+    // In the part behind the last index entry, at one, and between two (there is one about every 4 KiB).
+    let (records, damaged) = (200_usize, [199_usize, 150, 60, 3]);
+    for number in damaged {
+        let dir = tempfile::tempdir().expect("a folder");
+        block_on_test(|env| async move {
+            let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+            let log = manager.partition(&KEY).expect("the partition");
+            // All of one length, so that their places are known.
+            for number in 0..records as i64 {
+                assert_eq!(append(&env, &log, batch(100 + number, 1, None)).await, Ok(number));
+            }
+            manager.close().await;
+            let segment = files(&env, dir.path(), ".log").await.remove(0);
+            let whole = read_file(&env, &segment).await;
+            write_file(&env, &segment, at(&whole, number, records), vec![0xde, 0xad, 0xbe, 0xef]).await;
+            for life in 0..3_i64 {
+                let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+                let log = manager.partition(&KEY).expect("the partition");
+                let end = records as i64 + life;
+                assert_eq!(append(&env, &log, batch(0, 1, None)).await, Ok(end));
+                let mut lost = Vec::new();
+                for offset in 0..=end {
+                    if log.read(offset, 1, true, Isolation::HighWatermark).await.is_err() {
+                        lost.push(offset);
+                    }
+                }
+                assert_eq!(lost.first(), Some(&(number as i64)), "life {life}");
+                assert!(lost.is_sorted() && lost.len() <= 60, "{lost:?} of life {life}");
+                manager.close().await;
+            }
+        });
+    }
+}
+
+#[test]
+fn an_index_that_is_a_directory_is_done_without() {
+    let dir = tempfile::tempdir().expect("a folder");
+    idle_partition(dir.path(), 1 << 20);
+    block_on_test(|env| async move {
+        for path in files(&env, dir.path(), "index").await {
+            env.disk().remove_file(&path).await.expect("removed");
+            env.disk().create_dir_all(&path).await.expect("made");
+        }
+        let manager = open_all(&env, dir.path(), two(1 << 20)).await.expect("the log opens");
+        let log = manager.partition(&KEY).expect("the partition");
+        assert_eq!(values(&log, 0).await, expected(0, 20));
+        fill(&env, &log, 20, 30).await;
+        assert_eq!(values(&log, 0).await, expected(0, 30));
+        manager.close().await;
+    });
+}
+
+#[test]
+fn a_segment_that_is_gone_is_named_and_can_be_given_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    // Closed segments, and a write-ahead log that begins in the middle.
+    for (from, stops) in [(0, true), (20, true), (40, false)] {
+        block_on_test(|env| async move {
+            let manager = open_with(&env, dir, spec(1, 1000)).await;
+            fill(&env, &manager.partition(&KEY).expect("the partition"), from, from + 20).await;
+            if stops {
+                manager.close().await;
+            }
+        });
+    }
+    block_on_test(|env| async move {
+        let segments = files(&env, dir, ".log").await;
+        env.disk().remove_file(&segments[0]).await.expect("removed");
+        let manager = open_with(&env, dir, spec(1, 1000)).await;
+        let log = manager.partition(&KEY).expect("the partition");
+        assert!(log.read(0, 1, true, Isolation::HighWatermark).await.is_err());
+        assert_eq!(values(&log, 20).await, expected(20, 60), "the others are served");
+        manager.close().await;
+        let last = files(&env, dir, ".log").await.into_iter().max().expect("an active one");
+        env.disk().remove_file(&last).await.expect("removed");
+        let error = open_all(&env, dir, vec![spec(1, 1000)]).await.err().expect("refused").to_string();
+        assert!(error.contains("is missing") && error.contains("empty directory"), "{error}");
+        let partition = dir.join("orders-0");
+        env.disk().remove_dir_all(&partition).await.expect("removed");
+        let error = open_all(&env, dir, vec![spec(1, 1000)]).await.err().expect("refused").to_string();
+        assert!(error.contains("the records between are lost") && error.contains("empty directory"), "{error}");
+        env.disk().create_dir_all(&partition).await.expect("made");
+        for end in [60, 61] {
+            let manager = open_with(&env, dir, spec(1, 1000)).await;
+            let log = manager.partition(&KEY).expect("the partition");
+            let start = log.offsets().log_start;
+            assert!((20..=40).contains(&start), "{start}");
+            assert_eq!(values(&log, start).await, expected(start, end));
+            fill(&env, &log, end, end + 1).await;
+            manager.close().await;
+        }
+    });
+}
