@@ -10,7 +10,7 @@
 //! |---|---|
 //! | no list | a new folder, or someone gave up what is missing: what is there counts |
 //! | a listed file is missing or short | not left by a crash: [`WalOpenError::Lost`], and nothing is changed |
-//! | a file that is not listed | it was being made or removed: it counts as it is |
+//! | a file that is not listed | it was being made, and is removed; or it was being removed, and its blocks are not needed |
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

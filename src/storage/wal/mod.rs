@@ -17,7 +17,7 @@
 //! # What a crash can leave, and what recovery does
 //! | on disk | recovery |
 //! |---|---|
-//! | no file, or files without a valid block | an empty log; short files are removed, whole ones reused |
+//! | no file, or files without a valid block | an empty log; listed files are reused, others removed |
 //! | a file half created or half preallocated | as above: it has no block |
 //! | the last block missing or torn: zeros, part of it, or what the recycled file held before | the log ends before it: it was never acknowledged |
 //! | a block missing, later ones whole (several were in flight) | the log ends before the missing one: acknowledgements go in order, so the later ones were not given either |

@@ -21,7 +21,7 @@ use super::list::FileList;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
 use super::{Done, Entry, WalConfig, WalOpenError};
-use crate::io::{BoxFuture, Env, OpenMode, is_no_space};
+use crate::io::{BoxFuture, Env, OpenMode, is_no_space, is_want_of_descriptors};
 use crate::storage::Lsn;
 
 /// How far file sequences jump at a start, besides one for each file: an incarnation that crashed may have used some that
@@ -143,9 +143,16 @@ pub(super) async fn recover(
     let sequence = highest_sequence.saturating_add(files.len() as u64 + SEQUENCE_JUMP);
     let mut slots = Slots::new(Core::<Done>::slot_limits(config), sequence);
     let mut lanes = BTreeMap::new();
+    // What is listed must be there after a power cut: where there was no list, names and lengths may not be durable yet.
+    for file in files.iter().filter(|file| !list.has(file.slot)) {
+        file.file.sync_data().await.map_err(failed("flush", &file.path))?;
+    }
+    env.disk().sync_dir(dir).await.map_err(failed("flush", dir))?;
     match list.set(files.iter().map(|file| (file.slot, file.bytes)).collect()).await {
         // Reading goes on; the list is made up with the next file.
-        Err(error) if is_no_space(&error) => tracing::warn!(%error, "cannot list the write-ahead log's files"),
+        Err(error) if is_no_space(&error) || is_want_of_descriptors(&error) => {
+            tracing::warn!(%error, "cannot list the write-ahead log's files")
+        }
         listed => listed.map_err(failed("list the files of", dir))?,
     }
     for file in files {
@@ -155,8 +162,6 @@ pub(super) async fn recover(
         let opened = Lanes::open(env, &file.path, file.file, config.writes_in_flight_max).await;
         lanes.insert(file.slot, opened.map_err(failed("open", &file.path))?);
     }
-    // The names of files that a killed process had just made may not be durable yet.
-    env.disk().sync_dir(dir).await.map_err(failed("flush", dir))?;
     Ok(Recovered { start, slots, files: lanes, list, end: replayed.at })
 }
 
@@ -178,7 +183,9 @@ async fn survey(env: &Env, dir: &Path, config: &WalConfig, list: &FileList) -> R
             Err(_) => None,
         };
         let is_whole = bytes == config.file_bytes || bytes == config.first_file_bytes;
-        if first.is_none() && !is_whole && !list.has(slot) && is_zero(&page) {
+        // No block is in a file before it is listed; one that is not may even stand in the page cache alone.
+        let is_unfinished = !list.has(slot) && (list.exists() || !is_whole);
+        if first.is_none() && is_unfinished && is_zero(&page) {
             disk.remove_file(&path).await.map_err(failed("remove", &path))?;
             continue;
         }
