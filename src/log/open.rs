@@ -227,10 +227,20 @@ impl Found {
         from: Option<Lsn>,
     ) -> Result<Opened, OpenError> {
         let number = self.checkpointed_segment(&manifest, &checkpoint)?;
-        self.miss(&manifest).await?;
+        // A partition that was idle after its first checkpoint has one slot, and the write-ahead log has all that came later.
+        let lost = checkpoints.doubt().filter(|_| !checkpoints.is_first());
+        let slot = lost.map(|(slot, why)| format!("{slot} {why}"));
+        if slot.is_some() {
+            self.miss(&manifest).await?;
+        }
         let mut list = Vec::with_capacity(manifest.segments.len());
         let mut stopped = None;
         for (at, meta) in manifest.segments.iter().enumerate() {
+            if at > number && slot.is_none() && meta.sealed.is_none() && !self.is_there(meta).await? {
+                // As in `scan`.
+                list.push(self.create(meta).await?);
+                continue;
+            }
             let (len, next_offset) =
                 if at == number { (checkpoint.position, checkpoint.next_offset) } else { (0, meta.base_offset) };
             let how = meta.sealed.map_or(OpenAs::Past { len, next_offset }, OpenAs::Sealed);
@@ -240,10 +250,11 @@ impl Found {
         }
         let dir = self.dir.path().display();
         let end = list.last().map_or(checkpoint.next_offset, Segment::next_offset);
-        let slot = checkpoints.doubt().map(|(slot, why)| format!("{slot} {why}"));
-        if end > checkpoint.next_offset || stopped.is_some() {
+        let is_usual = slot.is_none() && from.is_some();
+        if stopped.is_some() || (end > checkpoint.next_offset && !is_usual) {
             crate::sometimes!("log.recovery_past_checkpoint");
-            let (why, kept) = (slot.as_deref().unwrap_or("the write-ahead log is empty"), checkpoint.next_offset..end);
+            let why = slot.as_deref().unwrap_or("no newer checkpoint, and nothing to replay before what follows");
+            let kept = checkpoint.next_offset..end;
             tracing::warn!(%dir, why, ?kept, "kept the records that the segment files hold behind an older checkpoint");
         }
         let doubt = stopped.zip(slot).filter(|_| from.is_some()).map(|((base_offset, position, why), slot)| {

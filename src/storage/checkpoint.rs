@@ -208,6 +208,11 @@ impl CheckpointStore {
         self.other.as_ref().map(|error| (FILE_NAMES[self.next_slot], error))
     }
 
+    /// Whether the other slot may never have been written: the first checkpoint is the only one.
+    pub fn is_first(&self) -> bool {
+        self.next_sequence == 2 && self.other == Some(DecodeError::Empty)
+    }
+
     /// Writes a checkpoint; durable when it answers. Everything that it says is flushed must be flushed already.
     ///
     /// After an error the previous checkpoint still counts. A failed flush ends the incarnation.
