@@ -3,7 +3,7 @@
 //! `kilo.meta` holds `key=value` lines: the format version, the cluster's and the broker's id, and a checksum of those
 //! lines. States that a crash can leave: no file (the folder is new: it is written, last of all, once the folder's other
 //! parts are durable, and before anything is stored); a temporary file beside it (ignored and replaced). The file itself is
-//! replaced by rename only. No file beside data is not left by a crash.
+//! replaced by rename only; its name is flushed by whoever reads it, so no file beside data is not left by a crash.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -128,6 +128,8 @@ impl DataFolder {
         let file = path.join(FILE);
         if disk.exists(&file).await.map_err(fail("read"))? {
             let (cluster_id, found) = read(env, path).await?;
+            // A start that was killed may not have come to it, and a power cut would leave data without an identity.
+            disk.sync_dir(path).await.map_err(fail("flush"))?;
             if found != broker_id {
                 return Err(FolderError::OtherBroker { path: path.to_owned(), found, wanted: broker_id });
             }
