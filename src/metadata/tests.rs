@@ -263,6 +263,7 @@ fn an_empty_log_file_beside_another_does_not_count() {
             overwrite(&env, &log, whole.slice(..whole.len() - torn_bytes)).await;
             let path = dir.join(format!("log-{first:020}"));
             overwrite(&env, &path, empty.into()).await;
+            lose_end(&env, &dir).await;
             let store = MetadataStore::open(&env, &dir, true).await.unwrap();
             store.propose(create(20)).await.unwrap();
             store.close().await;
