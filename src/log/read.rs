@@ -116,11 +116,10 @@ impl PartitionLog {
         let inner = self.lock();
         let (log_start, log_end) = (inner.append.log_start(), inner.append.log_end());
         let high_watermark = inner.append.high_watermark();
-        let shown = if crate::mutant!("log.show_above_durable_end") { log_end } else { high_watermark };
         let result = ReadResult {
             batches: Vec::new(),
-            high_watermark: shown,
-            last_stable_offset: shown,
+            high_watermark,
+            last_stable_offset: high_watermark,
             log_start_offset: log_start,
         };
         if !(log_start..=log_end).contains(&offset) {

@@ -422,9 +422,6 @@ impl Rebuild {
         let mut writer = self.segments.write().await;
         // A partition all of whose records lie in the write-ahead log may still lack its directory.
         writer.create_directory(&self.spec.config, self.log_end).await?;
-        if crate::mutant!("log.serve_before_durable") {
-            return Ok(());
-        }
         writer.flush().await?;
         let stored = writer.checkpoint(|segment, position, next_offset| Checkpoint {
             lsn: applied,

@@ -14,9 +14,7 @@ const DESCRIPTOR_WAIT: Duration = Duration::from_millis(20);
 
 /// Makes a file's data and length stable, or ends this incarnation.
 pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
-    if let Err(error) = file.sync_data().await
-        && !crate::mutant!("storage.ignore_failed_flush")
-    {
+    if let Err(error) = file.sync_data().await {
         env.fail_stop(FailStop::FsyncFailed, &format!("flushing {} failed: {error}", path.display())).await;
     }
 }
@@ -24,9 +22,6 @@ pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
 /// Makes the names in a directory stable, or ends this incarnation. While there is no descriptor to open the directory
 /// with, nothing has been flushed and nothing has failed to be: it waits for one.
 pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
-    if crate::mutant!("storage.no_directory_flush") {
-        return;
-    }
     let mut told = false;
     while let Err(error) = env.disk().sync_dir(dir).await {
         if !is_want_of_descriptors(&error) {

@@ -89,9 +89,7 @@ pub(super) async fn prepare(
     let made = async {
         file.allocate(new.bytes).await.map_err(other)?;
         file.sync_data().await.map_err(flush)?;
-        if !crate::mutant!("wal.no_directory_flush") {
-            env.disk().sync_dir(&dir).await.map_err(flush)?;
-        }
+        env.disk().sync_dir(&dir).await.map_err(flush)?;
         let lanes = Lanes::open(&env, &path, file.clone(), lanes).await.map_err(other)?;
         list.lock().await.add(new.slot, new.bytes).await.map_err(other)?;
         Ok(lanes)

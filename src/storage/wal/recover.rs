@@ -333,9 +333,6 @@ async fn replay_file(
     while let Some((offset, at)) = walker.next(|header| file.owns(header)).await.map_err(failed("read", &file.path))? {
         let header = match at {
             At::Block(header) => header,
-            At::Stale(header) if crate::mutant!("wal.accept_stale_block") => {
-                BlockHeader { lsn: replayed.end, ..header }
-            }
             // Damage to what is not needed any more: the place where the needed part begins is yet to come.
             _ if here < replayed.end => continue,
             _ => {
@@ -356,7 +353,7 @@ async fn replay_file(
             return Ok(End { offset, found: "a later block", is_torn: true });
         }
         let payload = walker.payload(offset, &header).await.map_err(failed("read", &file.path))?;
-        if !header.payload_matches(&payload) && !crate::mutant!("wal.skip_crc") {
+        if !header.payload_matches(&payload) {
             crate::sometimes!("wal.torn_tail");
             return Ok(End { offset, found: "a block with a wrong checksum", is_torn: true });
         }

@@ -183,8 +183,7 @@ impl Writer {
         crate::sometimes!("wal.overlapped", !self.in_flight.is_empty());
         let lanes = self.files.get(&place.slot).expect("a file with a place is open");
         let file = lanes.of(identity.lsn);
-        let flushes = self.config.sync == WalSync::Always && !crate::mutant!("wal.ack_before_flush");
-        let write = if flushes {
+        let write = if self.config.sync == WalSync::Always {
             self.shared.counters.flushed();
             file.write_at_and_sync(place.offset, buffers)
         } else {
@@ -210,9 +209,7 @@ impl Writer {
             if is_no_space(&error) {
                 return self.on_no_space().await;
             }
-            if !crate::mutant!("wal.ignore_failed_flush") {
-                return self.fail_write(&error).await;
-            }
+            return self.fail_write(&error).await;
         }
         let flight = self.in_flight.pop_front().expect("the oldest block has just completed");
         if self.config.sync != WalSync::Always {
@@ -338,9 +335,7 @@ impl Writer {
 
     async fn on_flushed(&mut self, result: io::Result<()>) {
         let flush = self.flush.take().expect("a flush has just completed");
-        if let Err(error) = result
-            && !crate::mutant!("wal.ignore_failed_flush")
-        {
+        if let Err(error) = result {
             return self.fail_stop(FailStop::FsyncFailed, "flushing", &error).await;
         }
         let removed = self.shared.state().core.flushed(flush.completed);
