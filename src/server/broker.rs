@@ -150,7 +150,7 @@ impl Broker {
         };
         match metadata.propose(command).await {
             // It has been known since an earlier start: on a full disk its data can still be read. Nothing is appended while
-            // the disk is full, so that no leader epoch stands for two incarnations' records before there is space.
+            // the disk is full; what comes once there is space carries the leader epochs of the start before.
             Err(ProposeError::Storage(why)) if metadata.image().broker(config.node_id).is_some() => {
                 tracing::warn!("this start cannot be noted in the metadata, going on as the start before it: {why}");
             }

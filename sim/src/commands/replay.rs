@@ -21,15 +21,15 @@ pub fn replay(args: &ReplayArgs) -> Done {
         timeline_file: args.html.clone(),
         ..Request::new(&args.scenario, seed)
     };
+    // Each with the check that it is said to fail, if any.
     let mut requests = Vec::new();
     if let Some(seed) = args.seed {
         let plan = args.plan.as_deref().map(read_plan).transpose()?;
-        requests.push(Request { scheduler: args.scheduler, plan, ..request(seed) });
+        requests.push((Request { scheduler: args.scheduler, plan, ..request(seed) }, None));
     } else {
-        let pinned = |one: &scenario::Pinned| Request {
-            scheduler: args.scheduler.or(one.scheduler),
-            plan: Some(one.plan.clone()),
-            ..request(one.seed)
+        let pinned = |one: &scenario::Pinned| {
+            let (scheduler, plan) = (args.scheduler.or(one.scheduler), Some(one.plan.clone()));
+            (Request { scheduler, plan, ..request(one.seed) }, one.fails.clone())
         };
         requests.extend(scenario.pinned.iter().map(pinned));
     }
@@ -37,8 +37,8 @@ pub fn replay(args: &ReplayArgs) -> Done {
         return Err(format!("`{}` has no pinned run: say which seed, with --seed N", args.scenario).into());
     }
     let mut is_good = true;
-    for request in requests {
-        is_good &= one(args, request)?;
+    for (request, fails) in requests {
+        is_good &= one(args, request, fails.as_deref())?;
     }
     Ok(is_good)
 }
@@ -49,7 +49,7 @@ fn read_plan(path: &Path) -> Result<Plan, String> {
 }
 
 /// In a process of its own, as in a campaign, so that the trace is the same.
-fn one(args: &ReplayArgs, mut request: Request) -> Done {
+fn one(args: &ReplayArgs, mut request: Request, fails: Option<&str>) -> Done {
     let seed = request.seed;
     let trace = args.trace.then(|| kilo_sim::child::trace_path("replay", seed, 0));
     request.trace_file = trace.clone();
@@ -66,6 +66,9 @@ fn one(args: &ReplayArgs, mut request: Request) -> Done {
         fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     print!("{}{report}", report.plan);
+    if let Some(check) = fails.filter(|check| !report.checks().contains_key(check)) {
+        println!("it was pinned because it failed `{check}`, and does not fail that any more");
+    }
     let mut probes = String::new();
     write_probes(&mut probes, &report.probes)?;
     print!("{probes}");

@@ -27,7 +27,7 @@ pub struct Tally {
     pub acknowledged: u64,
     /// Operations judged.
     pub operations: u64,
-    /// Starts of the broker after the first of each seed.
+    /// Starts of the broker after the first of each seed that came to serve.
     pub recoveries: u64,
     /// Faults carried out.
     pub faults: u64,
@@ -63,7 +63,7 @@ impl Tally {
         self.cpu_ms += report.cpu_ms;
         self.acknowledged += report.acknowledged;
         self.operations += report.operations;
-        self.recoveries += report.starts.saturating_sub(1);
+        self.recoveries += report.recoveries;
         self.faults += report.faults;
         self.beyond_promise += u64::from(!report.beyond.is_empty());
         for (probe, count) in &report.probes {

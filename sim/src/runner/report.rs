@@ -53,6 +53,8 @@ pub struct Report {
     pub operations: u64,
     /// Incarnations of the broker.
     pub starts: u64,
+    /// Those after the first that came to serve.
+    pub recoveries: u64,
     /// Faults in the plan.
     pub faults: u64,
     /// What was not as it must be; empty if all is well.
@@ -83,6 +85,7 @@ impl Report {
         history: &History,
     ) -> Self {
         let starts = history.events.iter().filter(|event| matches!(event.kind, EventKind::BrokerStarts(_))).count();
+        let serves = history.events.iter().filter(|event| matches!(event.kind, EventKind::BrokerServes(_))).count();
         let probes = kilo::io::probe::snapshot();
         Self {
             beyond,
@@ -95,6 +98,7 @@ impl Report {
             records_read: history.seen.len() as u64,
             operations: history.operations() as u64,
             starts: starts as u64,
+            recoveries: (serves as u64).saturating_sub(1),
             probes: probes.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             trace: sim.trace_text(),
             ..Self::broken(run, plan, failures)
@@ -116,6 +120,7 @@ impl Report {
             records_read: 0,
             operations: 0,
             starts: 0,
+            recoveries: 0,
             faults: plan.faults() as u64,
             failures,
             beyond: Vec::new(),

@@ -46,8 +46,6 @@ struct Data<'a> {
 #[derive(Serialize)]
 struct Lane {
     name: String,
-    /// Its number in the plan; absent for those that only judge.
-    client: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -160,10 +158,9 @@ impl Lanes {
         let name = |index: usize| {
             if index < producers { format!("producer {index}") } else { format!("reader {}", index - producers) }
         };
-        let mut list: Vec<Lane> =
-            (0..clients.len()).map(|index| Lane { name: name(index), client: Some(index as u32) }).collect();
-        list.push(Lane { name: "prober".to_owned(), client: None });
-        list.push(Lane { name: "last read".to_owned(), client: None });
+        let mut list: Vec<Lane> = (0..clients.len()).map(|index| Lane { name: name(index) }).collect();
+        list.push(Lane { name: "prober".to_owned() });
+        list.push(Lane { name: "last read".to_owned() });
         Self { list, producers, clients: clients.len() }
     }
 
