@@ -79,9 +79,34 @@ pub(super) async fn recover(
         return Err(error);
     }
     let wal = opened?;
-    let mut partitions = Vec::with_capacity(replay.partitions.len());
+    let partitions = match finish(replay.partitions, &wal).await {
+        Ok(partitions) => partitions,
+        Err(error) => {
+            // It prepares its first file by now. Whoever tries again in this folder must not meet that half-made.
+            wal.close().await;
+            return Err(error);
+        }
+    };
+    if replay.applied > 0 {
+        let took = env.now() - began;
+        let end = wal.found_end().map(|end| format!("byte {} of {} ({})", end.offset, end.path.display(), end.found));
+        tracing::info!(
+            "recovered after an unclean stop: {} entries of the write-ahead log applied, which ends at {}, in {took:?}",
+            replay.applied,
+            end.unwrap_or_default()
+        );
+    }
+    Ok(RecoveredAll { wal, partitions })
+}
+
+/// Makes durable what was replayed: in the segment files, or where that cannot be done, in the write-ahead log.
+async fn finish(
+    rebuilds: BTreeMap<PartitionKey, Rebuild>,
+    wal: &Wal,
+) -> Result<Vec<(PartitionSpec, Recovered)>, OpenError> {
+    let mut partitions = Vec::with_capacity(rebuilds.len());
     let mut waiting = 0;
-    for (_, mut rebuild) in replay.partitions {
+    for mut rebuild in rebuilds.into_values() {
         rebuild.finish().await?;
         waiting += usize::from(!rebuild.uncovered.is_empty());
         partitions.push(rebuild.into_recovered());
@@ -93,16 +118,7 @@ pub(super) async fn recover(
             "{waiting} partitions wait for space or descriptors: they are read from memory, and nothing can be produced until their files are written"
         );
     }
-    if replay.applied > 0 {
-        let took = env.now() - began;
-        let end = wal.found_end().map(|end| format!("byte {} of {} ({})", end.offset, end.path.display(), end.found));
-        tracing::info!(
-            "recovered after an unclean stop: {} entries of the write-ahead log applied, which ends at {}, in {took:?}",
-            replay.applied,
-            end.unwrap_or_default()
-        );
-    }
-    Ok(RecoveredAll { wal, partitions })
+    Ok(partitions)
 }
 
 /// Applies replayed entries to the partitions.

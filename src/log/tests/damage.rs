@@ -106,6 +106,11 @@ fn a_lost_checkpoint_beside_a_damaged_segment_is_refused_and_nothing_changed() {
             let error = open_all(&env, dir.path(), two(1 << 20)).await.err().expect("refused").to_string();
             assert!(error.contains("checkpoint.") && error.contains("Nothing was changed"), "{error}");
             assert_eq!(contents(&env, dir.path()).await, before);
+            // Nothing goes on in the folder after a refusal: no file of the write-ahead log is half-made.
+            let list = dir.path().join("wal.files");
+            let list = String::from_utf8_lossy(&read_file(&env, &list).await).into_owned();
+            let found = env.disk().list(&dir.path().join("wal")).await.expect("readable");
+            assert_eq!(found.len(), list.lines().count() - 2, "{list}");
         }
         write_file(&env, &segment, last as u64, vec![whole[last]]).await;
         let manager = open_all(&env, dir.path(), two(1 << 20)).await.expect("the log opens");
