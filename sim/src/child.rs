@@ -79,15 +79,14 @@ impl Request {
         let Self { seed, scheduler, plan, .. } = self;
         let run = Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace, timeline };
         let report = runner::run(&run);
-        Ok(Report { scenario: self.scenario, cpu_ms: cpu_ms(), ..report })
+        Ok(Report { scenario: self.scenario, cpu_ms: cpu_time().as_millis() as u64, ..report })
     }
 }
 
-/// Processor time of this process so far, in milliseconds. Not through the C library, whose clocks the simulator
-/// replaces.
-fn cpu_ms() -> u64 {
+/// Processor time of this process so far. Not through the C library, whose clocks the simulator replaces.
+pub(crate) fn cpu_time() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(spent.tv_sec * 1000 + spent.tv_nsec / 1_000_000).unwrap_or_default()
+    Duration::try_from(spent).unwrap_or_default()
 }
 
 /// Does what a copy is for, if the arguments say that this is one; ends the process then.

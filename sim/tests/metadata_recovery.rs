@@ -10,13 +10,15 @@ use kilo::metadata::{Command, MetadataStore};
 use kilo_sim::disk::{Fault, Injection, Keep, OpKind};
 use kilo_sim::host::{Exit, SimConfig, run};
 
+/// No snapshot is due.
+const NEVER: u64 = u64::MAX;
 const DIR: &str = "/metadata";
 
 /// What an incarnation found at its start, by its metadata index, or why it did not start.
 type Starts = Arc<Mutex<Vec<Result<u64, String>>>>;
 
 async fn serve(env: Env, starts: Starts) {
-    let opened = MetadataStore::open(&env, Path::new(DIR), false).await;
+    let opened = MetadataStore::open(&env, Path::new(DIR), false, NEVER).await;
     let found = opened.as_ref().map(|store| store.image().applied().index).map_err(ToString::to_string);
     starts.lock().expect("nothing panics while it holds this lock").push(found);
     let Ok(store) = opened else { return };

@@ -485,12 +485,13 @@ mod tests {
     /// would find them shorter than their checkpoint.
     #[test]
     fn a_cut_below_the_checkpoint_has_been_made() {
-        let dir = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
         block_on_test(|env| async move {
             let key = PartitionKey { topic: TopicId([3; 16]), index: 0 };
             let (topic, config) = ("orders".to_owned(), LogConfig::default());
             let spec = PartitionSpec { key, topic, leader_epoch: 1, config };
-            let limits = LogManagerConfig::new(dir.path().to_owned(), WalConfig::sim());
+            let limits = LogManagerConfig::new(dir.to_owned(), WalConfig::sim());
             let manager = LogManager::open(&env, limits.clone(), vec![spec.clone()]).await.expect("it opens");
             let log = manager.partition(&key).expect("the partition");
             let mut builder = BatchBuilder::new(Codec::None);

@@ -96,9 +96,10 @@ async fn fill(env: &Env, log: &Arc<PartitionLog>, from: i64, to: i64) {
 
 #[test]
 fn records_are_read_back_from_ring_and_files() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+        let manager = open_with(&env, dir, spec(1, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
         fill(&env, &log, 0, 100).await;
         assert_eq!(log.offsets(), Offsets { log_start: 0, high_watermark: 100, log_end: 100 });
@@ -110,10 +111,11 @@ fn records_are_read_back_from_ring_and_files() {
 
 #[test]
 fn everything_is_back_after_a_clean_stop_and_numbering_goes_on() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     block_on_test(|env| async move {
         for round in 0..4 {
-            let manager = open_with(&env, dir.path(), spec(round + 1, 2000)).await;
+            let manager = open_with(&env, dir, spec(round + 1, 2000)).await;
             let log = manager.partition(&KEY).expect("the partition");
             let done = i64::from(round) * 50;
             assert_eq!(values(&log, 0).await, expected(0, done), "round {round}");
@@ -127,9 +129,10 @@ fn everything_is_back_after_a_clean_stop_and_numbering_goes_on() {
 
 #[test]
 fn everything_acknowledged_is_back_after_a_crash() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     for round in 0..6 {
-        let path = dir.path().to_owned();
+        let path = dir.to_owned();
         // Each round has a world of its own, which ends in the middle of whatever the background tasks do.
         block_on_test(|env| async move {
             let manager = open_with(&env, &path, spec(round + 1, 3000)).await;
@@ -144,8 +147,9 @@ fn everything_acknowledged_is_back_after_a_crash() {
 
 #[test]
 fn a_retry_after_a_restart_is_answered_with_its_first_offset() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let path = dir.path().to_owned();
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let path = dir.to_owned();
     block_on_test(|env| async move {
         let manager = open_with(&env, &path, spec(1, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
@@ -155,7 +159,7 @@ fn a_retry_after_a_restart_is_answered_with_its_first_offset() {
         manager.close().await;
     });
     block_on_test(|env| async move {
-        let manager = open_with(&env, dir.path(), spec(2, 1 << 20)).await;
+        let manager = open_with(&env, dir, spec(2, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
         assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3));
         assert!(matches!(append(&env, &log, batch(9, 1, Some(9))).await, Err(AppendError::OutOfOrderSequence(_))));
@@ -167,9 +171,10 @@ fn a_retry_after_a_restart_is_answered_with_its_first_offset() {
 
 #[test]
 fn look_ups_by_time_find_the_record_in_files_and_in_memory() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let manager = open_with(&env, dir.path(), spec(1, 2000)).await;
+        let manager = open_with(&env, dir, spec(1, 2000)).await;
         let log = manager.partition(&KEY).expect("the partition");
         for from in (0..90).step_by(3) {
             append(&env, &log, batch(from, 3, None)).await.expect("appended");
@@ -187,9 +192,10 @@ fn look_ups_by_time_find_the_record_in_files_and_in_memory() {
 
 #[test]
 fn reads_outside_the_log_are_refused_and_at_its_end_empty() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+        let manager = open_with(&env, dir, spec(1, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
         fill(&env, &log, 0, 2).await;
         let at = |offset| log.read(offset, 100, true, Isolation::HighWatermark);
@@ -205,11 +211,12 @@ fn reads_outside_the_log_are_refused_and_at_its_end_empty() {
 
 #[test]
 fn the_brokers_time_and_timestamps_out_of_range() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     block_on_test(|env| async move {
         let mut strange = spec(1, 1 << 20);
         strange.config.timestamp_after_max_ms = 1000;
-        let manager = open_with(&env, dir.path(), strange.clone()).await;
+        let manager = open_with(&env, dir, strange.clone()).await;
         let log = manager.partition(&KEY).expect("the partition");
         let future = batch(env.wall().0, 1, None);
         assert!(matches!(append(&env, &log, future.clone()).await, Err(AppendError::InvalidTimestamp { .. })));
@@ -244,10 +251,11 @@ fn crash_without_a_checkpoint(dir: &Path) {
 
 #[test]
 fn without_a_checkpoint_the_segment_files_tell_producers_and_epochs() {
-    let dir = tempfile::tempdir().expect("a folder");
-    crash_without_a_checkpoint(dir.path());
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    crash_without_a_checkpoint(dir);
     block_on_test(|env| async move {
-        let manager = open_with(&env, dir.path(), spec(2, 1 << 20)).await;
+        let manager = open_with(&env, dir, spec(2, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
         assert_eq!(log.epoch_at(4), Some(1));
         assert_eq!(append(&env, &log, batch(0, 3, Some(0))).await, Ok(0), "a retry of what the files hold");
@@ -259,15 +267,16 @@ fn without_a_checkpoint_the_segment_files_tell_producers_and_epochs() {
 
 #[test]
 fn a_listed_segment_whose_name_was_lost_is_made_anew() {
-    let dir = tempfile::tempdir().expect("a folder");
-    crash_without_a_checkpoint(dir.path());
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    crash_without_a_checkpoint(dir);
     block_on_test(|env| async move {
         for ending in [".log", "index"] {
-            for file in files(&env, dir.path(), ending).await {
+            for file in files(&env, dir, ending).await {
                 env.disk().remove_file(&file).await.expect("it was listed");
             }
         }
-        let manager = open_with(&env, dir.path(), spec(2, 1 << 20)).await;
+        let manager = open_with(&env, dir, spec(2, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
         assert_eq!(values(&log, 0).await, expected(0, 5));
         assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3), "the write-ahead log knows the producer");

@@ -16,8 +16,6 @@ use crate::io::{Env, FailStop};
 const QUEUE_LEN: usize = 256;
 /// Commands that share one flush.
 const GROUP_LEN_MAX: usize = 256;
-/// The log is cut by a snapshot when it has grown past this many bytes.
-const SNAPSHOT_AFTER_BYTES: u64 = 1 << 20;
 
 /// A command that took effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,13 +58,9 @@ pub struct MetadataStore {
 
 impl MetadataStore {
     /// Opens the metadata of the data folder's subdirectory `dir`, creating it unless `formatted` says that it must be
-    /// there. Everything read is durable when this returns.
-    pub async fn open(env: &Env, dir: &Path, formatted: bool) -> Result<Self, LogError> {
-        Self::open_with(env, dir, formatted, SNAPSHOT_AFTER_BYTES).await
-    }
-
-    /// As [`Self::open`], with a snapshot whenever the log has grown past `snapshot_after` bytes.
-    pub async fn open_with(env: &Env, dir: &Path, formatted: bool, snapshot_after: u64) -> Result<Self, LogError> {
+    /// there. A snapshot is written whenever the log has grown past `snapshot_after` bytes. Everything read is durable when
+    /// this returns.
+    pub async fn open(env: &Env, dir: &Path, formatted: bool, snapshot_after: u64) -> Result<Self, LogError> {
         let expect = if formatted { Expect::MustExist } else { Expect::MayBeNew };
         let (log, image) = MetadataLog::open(env, dir, expect).await?;
         let (sender, receiver) = mpsc::channel(QUEUE_LEN);

@@ -46,9 +46,12 @@ async fn lose_end(env: &Env, dir: &Path) {
     env.disk().remove_file(&dir.join("end")).await.unwrap();
 }
 
+/// No snapshot is due.
+const NEVER: u64 = u64::MAX;
+
 /// A store with a broker and `topics` topics, closed again; the names of its log files.
 async fn filled(env: &Env, dir: &Path, topics: u8, snapshot_after: u64) -> Vec<PathBuf> {
-    let store = MetadataStore::open_with(env, dir, false, snapshot_after).await.unwrap();
+    let store = MetadataStore::open(env, dir, false, snapshot_after).await.unwrap();
     store.propose(register()).await.unwrap();
     for number in 1..=topics {
         store.propose(create(number)).await.unwrap();
@@ -59,7 +62,7 @@ async fn filled(env: &Env, dir: &Path, topics: u8, snapshot_after: u64) -> Vec<P
 }
 
 async fn topics(env: &Env, dir: &Path) -> usize {
-    let store = MetadataStore::open(env, dir, true).await.unwrap();
+    let store = MetadataStore::open(env, dir, true, NEVER).await.unwrap();
     let count = store.image().topics().count();
     store.close().await;
     count
@@ -69,7 +72,7 @@ async fn topics(env: &Env, dir: &Path) -> usize {
 fn what_was_proposed_is_there_after_a_restart() {
     test(|env, dir| async move {
         filled(&env, &dir, 2, u64::MAX).await;
-        let store = MetadataStore::open(&env, &dir, true).await.unwrap();
+        let store = MetadataStore::open(&env, &dir, true, NEVER).await.unwrap();
         assert_eq!(store.image().applied(), LogId { term: 1, index: 3 });
         let applied = store.propose(register()).await.unwrap();
         assert_eq!(
@@ -85,7 +88,7 @@ fn what_was_proposed_is_there_after_a_restart() {
 #[test]
 fn a_refused_command_takes_no_place_in_the_log() {
     test(|env, dir| async move {
-        let store = MetadataStore::open(&env, &dir, false).await.unwrap();
+        let store = MetadataStore::open(&env, &dir, false, NEVER).await.unwrap();
         store.propose(register()).await.unwrap();
         store.propose(create(1)).await.unwrap();
         let refused = store.propose(create(1)).await;
@@ -99,7 +102,7 @@ fn a_refused_command_takes_no_place_in_the_log() {
 #[test]
 fn proposals_at_the_same_time_share_the_log_in_one_order() {
     test(|env, dir| async move {
-        let store = MetadataStore::open(&env, &dir, false).await.unwrap();
+        let store = MetadataStore::open(&env, &dir, false, NEVER).await.unwrap();
         store.propose(register()).await.unwrap();
         let mut answers = Vec::new();
         for number in 1..=40 {
@@ -132,7 +135,7 @@ fn a_torn_tail_is_cut_at_any_byte_and_the_log_goes_on() {
             lose_end(&env, &dir).await;
             let before = topics(&env, &dir).await;
             assert!(before < 2, "cut to {len}: {before} topics");
-            let store = MetadataStore::open(&env, &dir, true).await.unwrap();
+            let store = MetadataStore::open(&env, &dir, true, NEVER).await.unwrap();
             store.propose(create(9)).await.unwrap();
             store.close().await;
             assert_eq!(topics(&env, &dir).await, before + 1);
@@ -165,7 +168,7 @@ fn a_log_that_ends_before_what_was_flushed_is_refused_and_left_as_it_is() {
         for bytes in cut.into_iter().chain([rotten.into()]) {
             overwrite(&env, &log, bytes.clone()).await;
             for _ in 0..2 {
-                let error = MetadataStore::open(&env, &dir, true).await.err().expect("refused");
+                let error = MetadataStore::open(&env, &dir, true, NEVER).await.err().expect("refused");
                 assert!(matches!(error, LogError::Cut { flushed: 3, .. } | LogError::Header(_)), "{error}");
                 assert!(error.to_string().contains("copy"), "{error}");
             }
@@ -177,7 +180,7 @@ fn a_log_that_ends_before_what_was_flushed_is_refused_and_left_as_it_is() {
         // Without its end, too, a log that was emptied is none that a crash left.
         overwrite(&env, &log, Bytes::new()).await;
         lose_end(&env, &dir).await;
-        assert!(matches!(MetadataStore::open(&env, &dir, true).await.err(), Some(LogError::Header(_))));
+        assert!(matches!(MetadataStore::open(&env, &dir, true, NEVER).await.err(), Some(LogError::Header(_))));
     });
 }
 
@@ -191,7 +194,7 @@ fn damage_in_the_middle_is_refused_wherever_it_is() {
             let mut bytes = good.to_vec();
             bytes[at] ^= 0x10;
             overwrite(&env, &log, bytes.into()).await;
-            let error = MetadataStore::open(&env, &dir, true).await.err().expect("damage is refused");
+            let error = MetadataStore::open(&env, &dir, true, NEVER).await.err().expect("damage is refused");
             assert!(matches!(error, LogError::Damaged { .. }), "byte {at}: {error}");
             assert!(error.to_string().contains("damaged at byte"), "{error}");
         }
@@ -209,7 +212,7 @@ fn snapshots_cut_the_log_and_hold_everything() {
         let mut bytes = read(&env, &damaged).await.to_vec();
         bytes[40] ^= 1;
         overwrite(&env, &damaged, bytes.into()).await;
-        assert!(matches!(MetadataStore::open(&env, &dir, true).await.err(), Some(LogError::Snapshot(..))));
+        assert!(matches!(MetadataStore::open(&env, &dir, true, NEVER).await.err(), Some(LogError::Snapshot(..))));
     });
 }
 
@@ -242,7 +245,7 @@ fn a_crash_inside_a_snapshot_loses_nothing() {
             .find(|path| path.to_str().unwrap().contains("log-"))
             .unwrap();
         overwrite(&env, &whole.join(newer.file_name().unwrap()), read(&env, &newer).await).await;
-        assert!(matches!(MetadataStore::open(&env, &whole, true).await.err(), Some(LogError::Gap { .. })));
+        assert!(matches!(MetadataStore::open(&env, &whole, true, NEVER).await.err(), Some(LogError::Gap { .. })));
     });
 }
 
@@ -264,7 +267,7 @@ fn an_empty_log_file_beside_another_does_not_count() {
             let path = dir.join(format!("log-{first:020}"));
             overwrite(&env, &path, empty.into()).await;
             lose_end(&env, &dir).await;
-            let store = MetadataStore::open(&env, &dir, true).await.unwrap();
+            let store = MetadataStore::open(&env, &dir, true, NEVER).await.unwrap();
             store.propose(create(20)).await.unwrap();
             store.close().await;
             assert_eq!(topics(&env, &dir).await, if torn_bytes == 0 { 9 } else { 8 }, "new log at {first}");
@@ -276,14 +279,17 @@ fn an_empty_log_file_beside_another_does_not_count() {
 #[test]
 fn lost_metadata_and_newer_formats_are_refused() {
     test(|env, dir| async move {
-        assert!(matches!(MetadataStore::open(&env, &dir, true).await.err(), Some(LogError::Missing(_))));
+        assert!(matches!(MetadataStore::open(&env, &dir, true, NEVER).await.err(), Some(LogError::Missing(_))));
         let log = filled(&env, &dir, 1, u64::MAX).await.remove(0);
         let mut bytes = read(&env, &log).await.to_vec();
         bytes[11] = 2;
         let crc = crc32fast::hash(&bytes[..20]).to_be_bytes();
         bytes[20..24].copy_from_slice(&crc);
         overwrite(&env, &log, bytes.into()).await;
-        assert!(matches!(MetadataStore::open(&env, &dir, true).await.err(), Some(LogError::Newer { found: 2, .. })));
+        assert!(matches!(
+            MetadataStore::open(&env, &dir, true, NEVER).await.err(),
+            Some(LogError::Newer { found: 2, .. })
+        ));
     });
 }
 

@@ -107,7 +107,8 @@ impl Broker {
         let mut rng = env.rng("cluster-id");
         let new_cluster_id = move || KafkaUuid::from_parts(rng.u64(..), rng.u64(..)).to_string();
         let mut folder = DataFolder::open(&env, &dir, config.node_id, new_cluster_id).await?;
-        let metadata = MetadataStore::open(&env, &dir.join(METADATA_DIR), folder.formatted()).await?;
+        let snapshot_after = u64::try_from(config.metadata_log_snapshot_bytes).unwrap_or(u64::MAX);
+        let metadata = MetadataStore::open(&env, &dir.join(METADATA_DIR), folder.formatted(), snapshot_after).await?;
         let holds = metadata.image().applied().index > 0;
         if let Err(error) = folder.format(&env, holds).await {
             metadata.close().await;

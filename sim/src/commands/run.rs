@@ -22,6 +22,8 @@ struct Summary<'a> {
     simulated_hours_per_core_hour: f64,
     operations_per_core_second: f64,
     recoveries_per_core_second: f64,
+    /// Operations that the oracle judges per second of its own processor time.
+    operations_judged_per_second: f64,
     scenarios: &'a [Tally],
     failures: &'a [Failed],
 }
@@ -109,17 +111,20 @@ impl Campaign<'_> {
             simulated_hours_per_core_hour: per_cpu_ms(simulated_ms),
             operations_per_core_second: per_cpu_ms(sum(|tally| tally.operations)) * 1000.0,
             recoveries_per_core_second: per_cpu_ms(sum(|tally| tally.recoveries)) * 1000.0,
+            operations_judged_per_second: sum(|tally| tally.operations) as f64 * 1e6
+                / sum(|tally| tally.judge_us).max(1) as f64,
             scenarios: &self.tallies,
             failures: &self.failures,
         };
         println!(
             "{} simulated s in {:.1} s: {:.0} simulated hours per core hour, {:.0} operations judged and {:.1} recoveries \
-             per core second",
+             per core second; the oracle judges {:.0} operations in a second of its own",
             simulated_ms / 1000,
             summary.wall_ms as f64 / 1000.0,
             summary.simulated_hours_per_core_hour,
             summary.operations_per_core_second,
-            summary.recoveries_per_core_second
+            summary.recoveries_per_core_second,
+            summary.operations_judged_per_second
         );
         for failed in &self.failures {
             println!("failed: {}", failed.replay);

@@ -29,8 +29,12 @@ pub struct Tally {
     pub operations: u64,
     /// Starts of the broker after the first of each seed that came to serve.
     pub recoveries: u64,
-    /// Faults carried out.
+    /// Faults planned.
     pub faults: u64,
+    /// Those that bit, as far as that can be told.
+    pub bitten: u64,
+    /// Microseconds of processor time that judging took.
+    pub judge_us: u64,
     /// Seeds with damage that is beyond any promise.
     pub beyond_promise: u64,
     /// Probes with how often they were hit.
@@ -65,6 +69,8 @@ impl Tally {
         self.operations += report.operations;
         self.recoveries += report.recoveries;
         self.faults += report.faults;
+        self.bitten += report.bitten;
+        self.judge_us += report.judge_us;
         self.beyond_promise += u64::from(!report.beyond.is_empty());
         for (probe, count) in &report.probes {
             *self.probes.entry(probe.clone()).or_default() += count;
@@ -88,13 +94,14 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {} seeds, {} simulated s, {} sends acknowledged, {} operations judged, {} recoveries, {} faults",
+            "{}: {} seeds, {} simulated s, {} sends acknowledged, {} operations judged, {} recoveries, {} of {} faults bit",
             self.name,
             self.seeds,
             self.simulated_ms / 1000,
             self.acknowledged,
             self.operations,
             self.recoveries,
+            self.bitten,
             self.faults
         )?;
         if self.beyond_promise > 0 {

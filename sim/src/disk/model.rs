@@ -124,12 +124,14 @@ pub struct DiskModel {
     next_ino: Ino,
     next_seq: u64,
     capacity: Option<u64>,
+    /// Whether an open file may have no name any more: its last close forgets it.
+    has_orphans: bool,
 }
 
 impl Default for DiskModel {
     fn default() -> Self {
         let inodes = BTreeMap::from([(ROOT, Inode::Dir(DirModel::default()))]);
-        Self { inodes, next_ino: ROOT + 1, next_seq: 1, capacity: None }
+        Self { inodes, next_ino: ROOT + 1, next_seq: 1, capacity: None, has_orphans: false }
     }
 }
 
@@ -258,7 +260,7 @@ impl DiskModel {
     pub fn close(&mut self, ino: Ino) {
         if let Ok(file) = self.file_mut(ino) {
             file.opens = file.opens.saturating_sub(1);
-            if file.opens == 0 {
+            if file.opens == 0 && self.has_orphans {
                 self.forget_unreachable();
             }
         }
@@ -550,8 +552,13 @@ impl DiskModel {
                 }
             }
         }
-        self.inodes
-            .retain(|ino, inode| reachable.contains(ino) || matches!(inode, Inode::File(file) if file.opens > 0));
+        self.has_orphans = false;
+        self.inodes.retain(|ino, inode| {
+            let is_orphan = !reachable.contains(ino);
+            let is_open = matches!(inode, Inode::File(file) if file.opens > 0);
+            self.has_orphans |= is_orphan && is_open;
+            !is_orphan || is_open
+        });
     }
 }
 

@@ -41,6 +41,9 @@ pub(crate) struct DiskState {
     pub(super) speed: DiskSpeed,
     /// Faults that bit, by kind of operation and fault.
     pub(super) bitten: BTreeMap<String, u64>,
+    /// Operations that did not go as asked: failed for another reason than that there is no such file, or went wrong
+    /// without a word.
+    pub(super) harmed: u64,
     rng: fastrand::Rng,
     in_flight: BTreeMap<u64, Job>,
     operations: u64,
@@ -58,6 +61,7 @@ impl DiskState {
             next_injection: 0,
             speed: DiskSpeed::default(),
             bitten: BTreeMap::new(),
+            harmed: 0,
             rng: fastrand::Rng::with_seed(seed),
             in_flight: BTreeMap::new(),
             operations: 0,
@@ -78,6 +82,7 @@ impl DiskState {
         }
         if let Some(fault) = fault {
             *self.bitten.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
+            self.harmed += 1;
         }
         fault
     }
@@ -131,7 +136,10 @@ impl Request {
         let name = kind.name();
         let outcome = match result {
             Ok(_) => String::new(),
-            Err(error) => format!(" {:?}", error.raw_os_error().unwrap_or(0)),
+            Err(error) => {
+                state.nodes[*node].disk.harmed += u64::from(error.kind() != io::ErrorKind::NotFound);
+                format!(" {:?}", error.raw_os_error().unwrap_or(0))
+            }
         };
         match range {
             Some((at, len)) => state.trace(now, *node, format_args!("disk {name} {path} {at}+{len}{outcome}")),

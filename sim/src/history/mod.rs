@@ -156,6 +156,62 @@ pub struct TimeQuery {
     pub ended: Stamp,
 }
 
+/// A topic as an answer describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: [u8; 16],
+    /// Its number of partitions.
+    pub partitions: i32,
+}
+
+/// What became of the creation of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// Nothing is known.
+    Maybe,
+    /// The topic is there; as what, unless all that was said is that it exists.
+    Done(Option<Topic>),
+    /// Surely not created.
+    Failed,
+}
+
+/// A topic that is to be created, until the outcome is known.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// Which client of the workload.
+    pub client: u32,
+    /// The topic's name.
+    pub topic: String,
+    /// Whether only the request was to be checked.
+    pub validate_only: bool,
+    /// When the first attempt began.
+    pub began: Stamp,
+    /// When the outcome was known.
+    pub ended: Option<Stamp>,
+    /// The outcome.
+    pub outcome: Created,
+}
+
+/// An answered question for all topics.
+#[derive(Clone, Debug)]
+pub struct TopicList {
+    /// Which client of the workload.
+    pub client: u32,
+    /// When the question was sent.
+    pub began: Stamp,
+    /// When the answer was there.
+    pub ended: Stamp,
+    /// The topics, in the order of the answer.
+    pub topics: Vec<Topic>,
+}
+
+/// Index of a creation in [`History::creations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreationId(pub u32);
+
 /// A batch that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
@@ -245,6 +301,10 @@ pub struct History {
     pub seen: Vec<Seen>,
     /// Answered questions for offsets by time, in the order of their answers.
     pub time_queries: Vec<TimeQuery>,
+    /// Topics that were to be created, in the order in which that began.
+    pub creations: Vec<Creation>,
+    /// Answered questions for all topics, in the order of their answers.
+    pub topic_lists: Vec<TopicList>,
     /// What happened to broker and clients.
     pub events: Vec<Event>,
     /// Faults that exceeded the promise, with when they bit.
@@ -313,6 +373,20 @@ impl History {
         ReadId(self.reads.len() as u32 - 1)
     }
 
+    /// Records that a topic is to be created.
+    pub fn begin_creation(&mut self, client: u32, topic: &str, validate_only: bool, at_ns: u64) -> CreationId {
+        let (began, topic) = (self.stamp(at_ns), topic.to_owned());
+        self.creations.push(Creation { client, topic, validate_only, began, ended: None, outcome: Created::Maybe });
+        CreationId(self.creations.len() as u32 - 1)
+    }
+
+    /// Records what became of that.
+    pub fn end_creation(&mut self, creation: CreationId, outcome: Created, at_ns: u64) {
+        let stamp = self.stamp(at_ns);
+        let creation = &mut self.creations[creation.0 as usize];
+        (creation.ended, creation.outcome) = (Some(stamp), outcome);
+    }
+
     /// Records that something happened.
     pub fn event(&mut self, at_ns: u64, kind: EventKind, what: impl Into<String>) {
         let at = self.stamp(at_ns);
@@ -349,7 +423,7 @@ impl History {
 
     /// How many operations there are to judge.
     pub fn operations(&self) -> usize {
-        self.sends.len() + self.reads.len() + self.time_queries.len()
+        self.sends.len() + self.reads.len() + self.time_queries.len() + self.creations.len() + self.topic_lists.len()
     }
 
     /// How many sends were acknowledged.

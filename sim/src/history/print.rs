@@ -3,7 +3,10 @@
 
 use std::fmt::{self, Display};
 
-use super::{Answer, History, Outcome, Partition, Read, ReadId, SendId, Stamp, TimeQuery};
+use super::{
+    Answer, Created, Creation, History, Outcome, Partition, Read, ReadId, Seen, SendId, Stamp, TimeQuery, Topic,
+    TopicList,
+};
 
 /// Simulated time in seconds with microseconds.
 pub struct Seconds(pub u64);
@@ -82,6 +85,27 @@ impl History {
         )
     }
 
+    /// A creation in one line.
+    pub fn describe_creation(&self, creation: &Creation) -> String {
+        let Creation { client, topic, began, .. } = creation;
+        let what = if creation.validate_only { "a check of the creation" } else { "the creation" };
+        let ended = creation.ended.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        let outcome = match &creation.outcome {
+            Created::Maybe => "outcome unknown".to_owned(),
+            Created::Done(Some(topic)) => format!("acknowledged at {ended} as {topic}"),
+            Created::Done(None) => format!("known to exist at {ended}"),
+            Created::Failed => format!("failed at {ended}"),
+        };
+        format!("{what} of topic {topic} by client {client}, began {began}, {outcome}")
+    }
+
+    /// A list of topics in one line.
+    pub fn describe_topic_list(&self, list: &TopicList) -> String {
+        let topics: Vec<String> = list.topics.iter().map(Topic::to_string).collect();
+        let TopicList { client, began, ended, .. } = list;
+        format!("all topics for client {client}, began {began}, answered {ended}: {}", topics.join(", "))
+    }
+
     fn describe_answer(&self, read: &Read) -> String {
         match read.answer {
             Answer::OutOfRange => "out of range".to_owned(),
@@ -98,6 +122,20 @@ impl History {
     }
 }
 
+/// Of all that was seen: a line for each record would be most of a trace.
+fn digest(records: &[Seen]) -> u64 {
+    let mix = |digest: u64, part: u64| (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+    records.iter().fold(0, |digest, seen| mix(mix(mix(digest, seen.offset as u64), seen.value), seen.digest))
+}
+
+impl Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (id ", self.name)?;
+        self.id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ", {} partitions)", self.partitions)
+    }
+}
+
 impl Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for event in &self.events {
@@ -108,12 +146,18 @@ impl Display for History {
         }
         for (index, read) in self.reads.iter().enumerate() {
             writeln!(f, "{}", self.describe_read(ReadId(index as u32)))?;
-            for seen in self.records(read) {
-                writeln!(f, "  {} {} {:016x}", seen.offset, seen.value, seen.digest)?;
+            if let records @ [_, ..] = self.records(read) {
+                writeln!(f, "  {} records, digest {:016x}", records.len(), digest(records))?;
             }
         }
         for query in &self.time_queries {
             writeln!(f, "{}", self.describe_time_query(query))?;
+        }
+        for creation in &self.creations {
+            writeln!(f, "{}", self.describe_creation(creation))?;
+        }
+        for list in &self.topic_lists {
+            writeln!(f, "{}", self.describe_topic_list(list))?;
         }
         Ok(())
     }

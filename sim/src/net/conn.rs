@@ -129,10 +129,12 @@ impl Conn {
             return Some((Segment::Fin, 0));
         };
         let room = self.window_bytes.saturating_sub(direction.unacked_bytes + unread);
-        let limit = if self.rng.u8(..) < 24 { self.rng.usize(1..=bytes_max) } else { bytes_max };
-        let len = first.len().min(room).min(limit);
+        let mut len = first.len().min(room).min(bytes_max);
         if len == 0 {
             return None;
+        }
+        if self.rng.u8(..) < 24 {
+            len = self.rng.usize(1..=len);
         }
         let bytes = first.split_to(len);
         if first.is_empty() {

@@ -11,6 +11,10 @@ pub enum Source {
     Read(ReadId),
     /// An answered question for an offset by time, by its index.
     TimeQuery(u32),
+    /// A topic's creation, by its index.
+    Creation(u32),
+    /// An answered question for all topics, by its index.
+    TopicList(u32),
 }
 
 /// A record at an offset, as one operation proves it.

@@ -7,7 +7,7 @@
 //! | a flipped bit in what was read | missing records (a damaged tail looks like a torn one) and unreadable answers |
 
 use super::{Source, Violation, corrupt, duplicate, high_watermark, lost_write, offset_by_time, poll, real_time};
-use super::{send_order, served_changed, two_values, uncommitted, unseen};
+use super::{send_order, served_changed, topics, two_values, uncommitted, unseen};
 use crate::history::{Beyond, History, Stamp};
 
 /// Checks that missing data makes fail, directly or by what is stored at its offsets later.
@@ -25,6 +25,8 @@ const LOSSES: &[&str] = &[
     offset_by_time::NAME,
     // The state of producers is lost with the records.
     duplicate::NAME,
+    topics::LOST,
+    topics::CHANGED,
 ];
 
 /// Whether a fault beyond the promise explains this violation.
@@ -46,6 +48,8 @@ fn ended(history: &History, source: Source) -> u32 {
         Source::Ack(send) => history.sends[send.0 as usize].ended.unwrap_or_default(),
         Source::Read(read) => history.reads[read.0 as usize].ended,
         Source::TimeQuery(index) => history.time_queries[index as usize].ended,
+        Source::Creation(index) => history.creations[index as usize].ended.unwrap_or_default(),
+        Source::TopicList(index) => history.topic_lists[index as usize].ended,
     };
     stamp.order
 }

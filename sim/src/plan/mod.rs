@@ -30,7 +30,8 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Action {
-    /// Milliseconds since the workload began; later if what came before on the same [`Track`] is still going on.
+    /// Milliseconds since the workload began; later if what came before on the same [`Track`] is still going on,
+    /// and not at all if the phase is over by then.
     pub at_ms: u64,
     /// What happens.
     pub what: What,

@@ -1,5 +1,5 @@
 //! Carries out a fault plan. What stands on one track follows one after the other, an action that takes long delaying
-//! the next; different tracks overlap.
+//! the next, which is left out if the phase is over by then; different tracks overlap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,11 @@ use crate::disk::{DiskFaults, Injection, Keep};
 use crate::host::{Node, Sim};
 use crate::net::LinkConfig;
 use crate::plan::{Clients, Crash, Plan, Track, What, Whom};
+use crate::scenario::Checks;
 use crate::workload::world::World;
 
 /// How long a flush that is to fail is waited for.
 const SYNC_FAILURE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the broker may take to stop once a flush has failed.
-const FAIL_STOP_WITHIN: Duration = Duration::from_millis(500);
-/// How long a broker that is asked to stop may take, with every other fault there may be.
-const STOP_WITHIN: Duration = Duration::from_secs(60);
 /// How often something that has no event of its own is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -32,28 +29,40 @@ pub struct Targets {
     pub broker: BrokerNode,
     /// The clients.
     pub clients: ClientNodes,
+    /// What is to be kept to.
+    pub checks: Arc<Checks>,
 }
 
-/// Carries out the plan; returns when the fault phase is over and every fault has ended.
-pub async fn execute(targets: &Targets, plan: &Plan) {
+/// Carries out the plan; returns when the fault phase is over and every fault has ended. Says how many faults bit, as far
+/// as that can be told: whatever acts on clocks and links counts.
+pub async fn execute(targets: &Targets, plan: &Plan) -> u64 {
     let began = targets.sim.now();
+    let until = began + Duration::from_millis(plan.faults_ms);
     let tracks = Track::ALL.map(|track| {
         let actions: Vec<_> = plan.actions.iter().filter(|action| action.what.track() == track).cloned().collect();
         let targets = targets.clone();
         madsim::task::spawn(async move {
+            let mut bitten = 0;
             for action in actions {
                 targets.sim.sleep_until(began + Duration::from_millis(action.at_ms)).await;
+                if targets.sim.now() > until {
+                    // What came before took so long.
+                    break;
+                }
                 let number = targets.world.fault_begins(&action.what);
-                targets.act(&action.what).await;
+                bitten += targets.act(&action.what).await;
                 targets.world.fault_ends(number);
             }
+            bitten
         })
     });
+    let mut bitten = 0;
     for track in tracks {
         // A track that panicked has panicked the run already.
-        let _ = track.await;
+        bitten += track.await.unwrap_or_default();
     }
-    targets.sim.sleep_until(began + Duration::from_millis(plan.faults_ms)).await;
+    targets.sim.sleep_until(until).await;
+    bitten
 }
 
 impl Targets {
@@ -67,50 +76,38 @@ impl Targets {
         }
     }
 
-    async fn act(&self, what: &What) {
-        let pause = |ms: &u64| self.sim.sleep(Duration::from_millis(*ms));
-        let disk = self.broker.node.disk();
+    /// Does it, and says how many faults bit.
+    async fn act(&self, what: &What) -> u64 {
         match what {
             What::Crashes(crashes) => {
+                let mut bitten = 0;
                 for one in crashes {
-                    self.crash(one).await;
+                    bitten += u64::from(self.crash(one).await);
                 }
+                return bitten;
             }
             What::SyncFailure { injection, down_ms, then } => {
-                self.sync_failure(injection, *down_ms).await;
+                let mut bitten = u64::from(self.sync_failure(injection, *down_ms).await);
                 if let Some(one) = then {
-                    self.crash(one).await;
+                    bitten += u64::from(self.crash(one).await);
                 }
+                return bitten;
             }
-            What::Stop { down_ms, cut_us } => self.stop(*down_ms, *cut_us).await,
+            What::Stop { down_ms, cut_us } => return self.stop(*down_ms, *cut_us).await.into(),
+            What::DiskFull { .. } | What::DiskTrouble { .. } | What::DiskFault { .. } | What::FewDescriptors { .. } => {
+                let before = self.broker.node.harmed();
+                self.act_on_disk(what).await;
+                return (self.broker.node.harmed() > before).into();
+            }
             What::Pause { for_ms } => {
                 kilo::sometimes!("sim.pause");
                 self.broker.node.pause();
-                pause(for_ms).await;
+                self.pause(*for_ms).await;
                 self.broker.node.resume();
-            }
-            What::DiskFull { free_bytes, for_ms } => {
-                kilo::sometimes!("sim.disk_full");
-                disk.set_capacity(Some(disk.used() + free_bytes));
-                pause(for_ms).await;
-                disk.set_capacity(None);
-            }
-            What::DiskTrouble { rates, for_ms } => {
-                kilo::sometimes!("sim.disk_trouble");
-                disk.set_faults(rates.clone());
-                pause(for_ms).await;
-                disk.set_faults(DiskFaults::default());
-            }
-            What::DiskFault { injection, for_ms } => self.disk_fault(injection, *for_ms).await,
-            What::FewDescriptors { max, for_ms } => {
-                kilo::sometimes!("sim.few_descriptors");
-                self.broker.node.limit_descriptors(*max);
-                pause(for_ms).await;
-                self.broker.node.limit_descriptors(u32::MAX);
             }
             What::ClientCrash { client, power_loss, down_ms } => {
                 self.clients.crash(&self.world, *client, *power_loss);
-                pause(down_ms).await;
+                self.pause(*down_ms).await;
                 self.clients.restart(&self.world, *client);
             }
             What::ClockJump { whom, by_ms } => {
@@ -120,26 +117,56 @@ impl Targets {
             What::ClockDrift { whom, ppm, for_ms } => {
                 kilo::sometimes!("sim.clock_drift");
                 self.machine(*whom).inspect(|node| node.drift_wall_clock(*ppm));
-                pause(for_ms).await;
+                self.pause(*for_ms).await;
                 self.machine(*whom).inspect(|node| node.drift_wall_clock(0));
             }
             What::Resets { .. } | What::Partition { .. } | What::SlowNetwork { .. } => self.act_on_links(what).await,
         }
+        1
+    }
+
+    async fn pause(&self, ms: u64) {
+        self.sim.sleep(Duration::from_millis(ms)).await;
+    }
+
+    async fn act_on_disk(&self, what: &What) {
+        let disk = self.broker.node.disk();
+        match what {
+            What::DiskFull { free_bytes, for_ms } => {
+                kilo::sometimes!("sim.disk_full");
+                disk.set_capacity(Some(disk.used() + free_bytes));
+                self.pause(*for_ms).await;
+                disk.set_capacity(None);
+            }
+            What::DiskTrouble { rates, for_ms } => {
+                kilo::sometimes!("sim.disk_trouble");
+                disk.set_faults(rates.clone());
+                self.pause(*for_ms).await;
+                disk.set_faults(DiskFaults::default());
+            }
+            What::DiskFault { injection, for_ms } => self.disk_fault(injection, *for_ms).await,
+            What::FewDescriptors { max, for_ms } => {
+                kilo::sometimes!("sim.few_descriptors");
+                self.broker.node.limit_descriptors(*max);
+                self.pause(*for_ms).await;
+                self.broker.node.limit_descriptors(u32::MAX);
+            }
+            _ => {}
+        }
     }
 
     async fn act_on_links(&self, what: &What) {
-        let pause = |ms: &u64| self.sim.sleep(Duration::from_millis(*ms));
         match what {
             What::Resets { clients, rate, for_ms } => {
                 kilo::sometimes!("sim.resets");
                 self.set_links(clients, &LinkConfig { reset: *rate, ..LinkConfig::default() });
-                pause(for_ms).await;
+                self.pause(*for_ms).await;
                 self.set_links(clients, &LinkConfig::default());
             }
             What::SlowNetwork { clients, link, for_ms } => {
                 kilo::sometimes!("sim.slow_network");
                 self.set_links(clients, link);
-                pause(for_ms).await;
+                self.pause(*for_ms).await;
                 self.set_links(clients, &LinkConfig::default());
             }
             What::Partition { clients, inward, outward, for_ms, reset } => {
@@ -153,7 +180,7 @@ impl Targets {
                         self.sim.net().block(&self.broker.node, node);
                     }
                 }
-                pause(for_ms).await;
+                self.pause(*for_ms).await;
                 if *reset {
                     for (_, node) in self.clients.some(clients) {
                         self.sim.net().reset(node, &self.broker.node);
@@ -173,9 +200,10 @@ impl Targets {
         }
     }
 
-    /// Crashes and starts again.
-    async fn crash(&self, crash: &Crash) {
+    /// Crashes and starts again; says whether there was anything to crash.
+    async fn crash(&self, crash: &Crash) -> bool {
         self.sim.sleep(Duration::from_micros(crash.after_us)).await;
+        let bites = self.broker.node.is_running();
         self.broker.crash(crash.power_loss);
         self.sim.sleep(Duration::from_millis(crash.down_ms)).await;
         if crash.clock_by_ms != 0 {
@@ -183,25 +211,29 @@ impl Targets {
             self.broker.node.jump_wall_clock(crash.clock_by_ms);
         }
         self.broker.restart();
+        bites
     }
 
-    /// Asks the broker to stop, and starts it again.
-    async fn stop(&self, down_ms: u64, cut_us: Option<u64>) {
+    /// Asks the broker to stop, and starts it again; says whether it could be asked.
+    async fn stop(&self, down_ms: u64, cut_us: Option<u64>) -> bool {
         let (sim, broker) = (&self.sim, &self.broker);
-        if broker.ask_to_stop() {
-            let patience = cut_us.map_or(STOP_WITHIN, Duration::from_micros);
+        let stop_within = Duration::from_millis(self.checks.stop_within_ms.into());
+        let bites = broker.ask_to_stop();
+        if bites {
+            let patience = cut_us.map_or(stop_within, Duration::from_micros);
             let ended = broker.ended(patience).await;
             match cut_us {
                 Some(_) if !ended => {
                     kilo::sometimes!("sim.power_loss_while_stopping");
                     broker.crash(Some(Keep::Some));
                 }
-                None if !ended => broker.fail("liveness", format!("it does not stop within {STOP_WITHIN:?}")),
+                None if !ended => broker.fail("liveness", format!("it does not stop within {stop_within:?}")),
                 _ => kilo::sometimes!("sim.stopped"),
             }
         }
         sim.sleep(Duration::from_millis(down_ms)).await;
         broker.restart();
+        bites
     }
 
     async fn disk_fault(&self, injection: &Injection, for_ms: u64) {
@@ -215,8 +247,9 @@ impl Targets {
         kilo::sometimes!("sim.disk_fault", bitten);
     }
 
-    /// Makes a flush fail and waits for the broker to stop itself, as it must.
-    async fn sync_failure(&self, injection: &Injection, down_ms: u64) {
+    /// Makes a flush fail and waits for the broker to stop itself, as it must; says whether there was such a flush.
+    async fn sync_failure(&self, injection: &Injection, down_ms: u64) -> bool {
+        let fail_stop_within = Duration::from_millis(self.checks.fail_stop_within_ms.into());
         let (sim, broker) = (&self.sim, &self.broker);
         broker.hold();
         let id = broker.node.disk().inject(injection.clone());
@@ -224,10 +257,11 @@ impl Targets {
         while !broker.node.disk().has_bitten(id) && broker.node.is_running() && sim.now() < until {
             sim.sleep(LOOK_EVERY).await;
         }
-        if broker.node.disk().remove_injection(id) {
+        let bites = broker.node.disk().remove_injection(id);
+        if bites {
             kilo::sometimes!("sim.sync_failed");
-            if !broker.ended(FAIL_STOP_WITHIN).await {
-                let what = format!("a flush failed, and {FAIL_STOP_WITHIN:?} later the broker still runs");
+            if !broker.ended(fail_stop_within).await {
+                let what = format!("a flush failed, and {fail_stop_within:?} later the broker still runs");
                 broker.fail("fail-stop", what);
             }
         }
@@ -237,6 +271,7 @@ impl Targets {
             sim.sleep(Duration::from_millis(down_ms)).await;
             broker.restart();
         }
+        bites
     }
 
     fn set_links(&self, clients: &Clients, config: &LinkConfig) {

@@ -22,7 +22,7 @@ use crate::history::{Beyond, EventKind, History, Outcome};
 use crate::host::{Sim, SimConfig};
 use crate::oracle::{self, Violation};
 use crate::plan::Plan;
-use crate::scenario::Scenario;
+use crate::scenario::{Checks, Scenario};
 use crate::timeline;
 use crate::trace::TraceMode;
 use crate::workload::world::{Phase, World};
@@ -88,15 +88,18 @@ fn run_here(run: &Run) -> Report {
         if run.timeline {
             sim.keep_gauges();
         }
+        let mut bitten = 0;
         let world = match broker_config(&run.scenario) {
-            Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures).await,
+            Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures, &mut bitten).await,
             Err(error) => {
                 failures.push(Failure::new("scenario", error));
                 return Report::broken(run, plan, failures);
             }
         };
-        let judged = judge(&sim, &world, &mut failures);
+        let judged = judge(&sim, &world, &run.scenario.checks, &mut failures);
+        load(&run.scenario.checks, world.history().acknowledged() as u64, bitten, &mut failures);
         let report = Report::new(run, plan, failures, judged.beyond, &sim, &world.history());
+        let report = Report { bitten, judge_us: judged.took.as_micros() as u64, ..report };
         if !run.timeline {
             return report;
         }
@@ -122,6 +125,7 @@ async fn phases(
     clients: &Clients,
     plan: &Plan,
     failures: &mut Vec<Failure>,
+    bitten: &mut u64,
 ) -> Arc<World> {
     let node = sim.create_node("broker");
     if !scenario.disk.speeds.is_empty() {
@@ -132,7 +136,7 @@ async fn phases(
     let address = SocketAddr::new(node.ip(), BROKER_PORT);
     let world = Arc::new(World::new(sim.clone(), address, &clients.topics, timeout));
     let broker = BrokerNode::start(sim, node, world.clone(), config, plan);
-    let bound = Duration::from_millis(scenario.phases.bound_ms.into());
+    let bound = Duration::from_millis(scenario.checks.live_within_ms.into());
 
     let (setup_world, topics) = (world.clone(), clients.topics.clone());
     let setup = sim.create_node("setup");
@@ -144,9 +148,10 @@ async fn phases(
     }
 
     let nodes = ClientNodes::start(sim, &world, clients, &plan.without_clients);
-    let targets = Targets { sim: sim.clone(), world: world.clone(), broker: broker.clone(), clients: nodes };
+    let checks = Arc::new(scenario.checks.clone());
+    let targets = Targets { sim: sim.clone(), world: world.clone(), broker: broker.clone(), clients: nodes, checks };
     world.event(EventKind::Phase, "faults");
-    execute::execute(&targets, plan).await;
+    *bitten = execute::execute(&targets, plan).await;
     world.event(EventKind::Phase, "heal");
     targets.heal();
     if !within(sim, bound, broker.serving()).await {
@@ -210,17 +215,21 @@ struct Judged {
     beyond: Vec<Failure>,
     /// Every violation, the explained ones last.
     violations: Vec<Violation>,
+    /// Processor time that the oracle took.
+    took: Duration,
 }
 
 /// Judges the run.
-fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) -> Judged {
+fn judge(sim: &Sim, world: &World, checks: &Checks, failures: &mut Vec<Failure>) -> Judged {
     failures.extend(world.complaints().into_iter().map(|complaint| Failure::new("complaint", complaint)));
     failures.extend(sim.findings().iter().map(|finding| Failure::new("finding", finding.to_string())));
     // A probe of this prefix marks what cannot be, where the broker itself would rather go on.
     let never = kilo::io::probe::snapshot().into_iter().filter(|(name, _)| name.starts_with("never."));
     failures.extend(never.map(|(name, count)| Failure::new("invariant", format!("{name} was hit {count} times"))));
     let history = world.history();
-    let verdict = oracle::judge(&history);
+    let began = crate::child::cpu_time();
+    let verdict = oracle::judge(&history, &checks.without);
+    let took = crate::child::cpu_time().saturating_sub(began);
     let refused = |failure: &mut Failure| {
         // Where records are lost, the state of their producers is too.
         let forgotten = failure.check == "complaint" && failure.what.contains("OUT_OF_ORDER_SEQUENCE_NUMBER");
@@ -237,7 +246,18 @@ fn judge(sim: &Sim, world: &World, failures: &mut Vec<Failure>) -> Judged {
     }
     drop(history);
     let violations = verdict.violations.into_iter().chain(verdict.beyond).collect();
-    Judged { beyond, violations }
+    Judged { beyond, violations, took }
+}
+
+/// A run with too little load, or too few faults, proves nothing.
+fn load(checks: &Checks, acknowledged: u64, bitten: u64, failures: &mut Vec<Failure>) {
+    let counted =
+        [("sends were acknowledged", acknowledged, checks.acknowledged_min), ("faults bit", bitten, checks.bitten_min)];
+    for (what, found, least) in counted {
+        if found < least {
+            failures.push(Failure::new("load", format!("{found} {what}, of at least {least}")));
+        }
+    }
 }
 
 /// Rare situations that the history alone shows.

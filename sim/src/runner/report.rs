@@ -57,6 +57,10 @@ pub struct Report {
     pub recoveries: u64,
     /// Faults in the plan.
     pub faults: u64,
+    /// Those that bit, as far as that can be told.
+    pub bitten: u64,
+    /// Microseconds of processor time that judging took.
+    pub judge_us: u64,
     /// What was not as it must be; empty if all is well.
     pub failures: Vec<Failure>,
     /// What was not, but is explained by faults that no broker can promise to survive.
@@ -122,6 +126,8 @@ impl Report {
             starts: 0,
             recoveries: 0,
             faults: plan.faults() as u64,
+            bitten: 0,
+            judge_us: 0,
             failures,
             beyond: Vec::new(),
             probes: BTreeMap::new(),
@@ -176,7 +182,7 @@ impl fmt::Display for Report {
         };
         writeln!(
             f,
-            "{} seed {}: {verdict}, {} of {} sends acknowledged, {} reads with {} records, {} starts, {} faults, {}.{:03} \
+            "{} seed {}: {verdict}, {} of {} sends acknowledged, {} reads with {} records, {} starts, {} of {} faults bit, {}.{:03} \
              simulated seconds, trace {} ({} lines)",
             self.scenario,
             self.seed,
@@ -185,6 +191,7 @@ impl fmt::Display for Report {
             self.reads,
             self.records_read,
             self.starts,
+            self.bitten,
             self.faults,
             self.simulated_ms / 1000,
             self.simulated_ms % 1000,

@@ -297,7 +297,8 @@ impl Default for SlowNetwork {
             LinkConfig { latency_us: 20_000, jitter_us: 30_000, ..usual.clone() },
             LinkConfig { bytes_per_s: 100_000, ..usual.clone() },
             LinkConfig { loss: 0.1, ..usual.clone() },
-            LinkConfig { segment_bytes_max: 7, ..usual },
+            // Narrow too: what is cut so small would otherwise make most of a run's events.
+            LinkConfig { segment_bytes_max: 23, bytes_per_s: 20_000, ..usual },
         ];
         Self { some: 0.4, links, for_ms: Range(200, 5_000) }
     }

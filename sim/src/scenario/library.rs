@@ -39,7 +39,7 @@ pub fn find(name: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse(&stem, &text)
 }
 
-fn nearest<'a>(wrong: &str, right: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wrong: &str, right: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = right.map(|name| (strsim::jaro_winkler(wrong, name), name));
     scored.filter(|(score, _)| *score > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }

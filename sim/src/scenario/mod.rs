@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskSpeed;
+use crate::oracle;
 use crate::plan::Plan;
 
 pub use faults::*;
@@ -40,6 +41,8 @@ pub struct Scenario {
     pub workload: Workload,
     /// How long.
     pub phases: Phases,
+    /// What must hold of a run.
+    pub checks: Checks,
     /// The machine without faults.
     pub disk: Disk,
     /// What goes wrong: each rule is switched on or off by the seed.
@@ -100,6 +103,8 @@ pub struct Workload {
     pub idempotent: Range<u32>,
     /// Consumers by assignment, reading all the time.
     pub readers: Range<u32>,
+    /// Clients that create topics and list them all the time.
+    pub admins: Range<u32>,
     /// Chance that a plain producer asks for `acks=all`; half of the others ask for no answer at all.
     pub acks_all: f64,
     /// Batches that a producer has in flight.
@@ -108,8 +113,10 @@ pub struct Workload {
     pub records: Range<u32>,
     /// Bytes of a record's value.
     pub value_bytes: Range<u32>,
-    /// Milliseconds between the batches of a producer.
+    /// Milliseconds from one batch of a producer to the next. Batches that could not be sent in time follow at once.
     pub pause_ms: Range<u32>,
+    /// Milliseconds between the polls of a reader that has found something.
+    pub poll_pause_ms: Range<u32>,
     /// Codecs that a batch may have.
     pub codecs: Vec<CodecName>,
     /// Milliseconds after which a request counts as lost.
@@ -122,11 +129,13 @@ impl Default for Workload {
             plain: Range(1, 2),
             idempotent: Range(1, 2),
             readers: Range(1, 3),
+            admins: Range(0, 0),
             acks_all: 0.7,
             in_flight: Range(1, 5),
             records: Range(1, 6),
             value_bytes: Range(9, 900),
             pause_ms: Range(0, 25),
+            poll_pause_ms: Range(0, 10),
             codecs: vec![CodecName::None, CodecName::None, CodecName::Lz4, CodecName::Zstd, CodecName::Snappy],
             request_timeout_ms: Range(200, 2_000),
         }
@@ -153,13 +162,42 @@ pub struct Phases {
     pub faults_ms: Range<u32>,
     /// New traffic after healing.
     pub calm_ms: u32,
-    /// From healing until everything must work and everything must have been read.
-    pub bound_ms: u32,
 }
 
 impl Default for Phases {
     fn default() -> Self {
-        Self { faults_ms: Range(4_000, 12_000), calm_ms: 500, bound_ms: 30_000 }
+        Self { faults_ms: Range(4_000, 12_000), calm_ms: 500 }
+    }
+}
+
+/// Bounds that a run must keep to, and which properties of [`crate::oracle`] are judged: all, unless it says otherwise.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checks {
+    /// `liveness`: from healing until everything must work, and from then until everything must have been read.
+    pub live_within_ms: u32,
+    /// `liveness`: a broker that is asked to stop must have ended after this time, with every other fault there may be.
+    pub stop_within_ms: u32,
+    /// `fail-stop`: a broker must have ended itself after this time since a flush failed.
+    pub fail_stop_within_ms: u32,
+    /// `load`: so many sends must have been acknowledged.
+    pub acknowledged_min: u64,
+    /// `load`: so many faults must have bitten.
+    pub bitten_min: u64,
+    /// Properties that are not judged, by name.
+    pub without: Vec<String>,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self {
+            live_within_ms: 30_000,
+            stop_within_ms: 60_000,
+            fail_stop_within_ms: 500,
+            acknowledged_min: 0,
+            bitten_min: 0,
+            without: Vec::new(),
+        }
     }
 }
 
@@ -225,6 +263,12 @@ impl Scenario {
         })?;
         scenario.name = name.to_owned();
         scenario.text = text.to_owned();
+        if let Some(wrong) = scenario.checks.without.iter().find(|wrong| !oracle::names().any(|name| name == **wrong)) {
+            let right = library::nearest(wrong, oracle::names());
+            let right = right.map(|right| format!("; did you mean `{right}`?")).unwrap_or_default();
+            let message = format!("`checks.without` names `{wrong}`, which is no check{right}");
+            return Err(ScenarioError::Parse { name: name.to_owned(), message });
+        }
         Ok(scenario)
     }
 }

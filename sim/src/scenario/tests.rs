@@ -45,3 +45,10 @@ fn ranges_and_rules_read_as_written() {
     assert_eq!((rule.chance, rule.every_ms), (0.5, Range(1, 2)));
     assert!(matches!(&rule.kind, Kind::Crash(crash) if crash.power == 0.25 && crash.down_ms == Range(1, 300)));
 }
+
+#[test]
+fn a_wrong_check_is_named_with_the_nearest() {
+    let error = Scenario::parse("s", "[checks]\nwithout = [\"lost writes\"]\n").unwrap_err().to_string();
+    assert!(error.ends_with("names `lost writes`, which is no check; did you mean `lost write`?"), "{error}");
+    assert!(Scenario::parse("s", "[checks]\nwithout = [\"lost write\"]\n").is_ok());
+}

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::history::{Answer, EventKind, History, Outcome, Stamp};
+use crate::history::{Answer, Created, EventKind, History, Outcome, Stamp};
 use crate::oracle::{Source, Violation};
 use crate::plan::Track;
 use crate::runner::Report;
@@ -74,17 +74,17 @@ struct Life {
     end: String,
 }
 
-/// A send, a read or a question for an offset by time.
+/// A send, a read, a question for an offset by time, the creation of a topic or a list of them.
 #[derive(Serialize)]
 struct Op {
-    /// `s`, `r` or `q`.
+    /// `s`, `r`, `q`, `c` or `l`.
     k: char,
     /// Index among those of its kind.
     i: u32,
     /// Index of its lane.
     l: usize,
-    /// Index of its partition.
-    p: u32,
+    /// Index of its partition, if it is about one.
+    p: Option<u32>,
     t: u64,
     /// When it was answered; absent if never.
     e: Option<u64>,
@@ -145,23 +145,27 @@ fn us(stamp: Stamp) -> u64 {
     stamp.at_ns / 1000
 }
 
-/// The clients' lanes: producers, readers, then those that only judge.
+/// The clients' lanes: producers, readers, admins, then those that only prepare or judge.
 struct Lanes {
     list: Vec<Lane>,
     producers: usize,
+    admins: usize,
     clients: usize,
 }
 
 impl Lanes {
     fn new(clients: &Clients) -> Self {
         let producers = clients.producers().len();
-        let name = |index: usize| {
-            if index < producers { format!("producer {index}") } else { format!("reader {}", index - producers) }
+        let admins = clients.admins().start;
+        let name = |index: usize| match index {
+            _ if index < producers => format!("producer {index}"),
+            _ if index < admins => format!("reader {}", index - producers),
+            _ => format!("admin {}", index - admins),
         };
         let mut list: Vec<Lane> = (0..clients.len()).map(|index| Lane { name: name(index) }).collect();
-        list.push(Lane { name: "prober".to_owned() });
+        list.push(Lane { name: "set-up, prober".to_owned() });
         list.push(Lane { name: "last read".to_owned() });
-        Self { list, producers, clients: clients.len() }
+        Self { list, producers, admins, clients: clients.len() }
     }
 
     fn of_producer(&self, producer: u32) -> usize {
@@ -170,6 +174,10 @@ impl Lanes {
 
     fn of_reader(&self, reader: u32) -> usize {
         if reader == u32::MAX { self.clients + 1 } else { self.producers + reader as usize }
+    }
+
+    fn of_admin(&self, admin: u32, others: usize) -> usize {
+        if admin == u32::MAX { self.clients + others } else { self.admins + admin as usize }
     }
 }
 
@@ -253,7 +261,7 @@ fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             k: 's',
             i,
             l: lanes.of_producer(send.producer),
-            p: send.partition.0,
+            p: Some(send.partition.0),
             t: us(send.began),
             e: send.ended.map(us),
             s,
@@ -281,7 +289,7 @@ fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             k: 'r',
             i,
             l: lanes.of_reader(read.reader),
-            p: read.partition.0,
+            p: Some(read.partition.0),
             t: us(read.began),
             e: Some(us(read.ended)),
             s,
@@ -295,7 +303,7 @@ fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             k: 'q',
             i: index as u32,
             l: lanes.of_reader(query.reader),
-            p: query.partition.0,
+            p: Some(query.partition.0),
             t: us(query.began),
             e: Some(us(query.ended)),
             s: "empty",
@@ -304,7 +312,28 @@ fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             text: history.describe_time_query(query),
         });
     }
+    topic_ops(history, lanes, &mut ops);
     ops
+}
+
+fn topic_ops(history: &History, lanes: &Lanes, ops: &mut Vec<Op>) {
+    let op = |k, i: usize, l, t: Stamp, e: Option<Stamp>, s, text| {
+        let (i, t, e) = (i as u32, us(t), e.map(us));
+        Op { k, i, l, p: None, t, e, s, o: None, v: None, text }
+    };
+    for (index, creation) in history.creations.iter().enumerate() {
+        let (lane, text) = (lanes.of_admin(creation.client, 0), history.describe_creation(creation));
+        let s = match creation.outcome {
+            Created::Maybe => "maybe",
+            Created::Done(_) => "ok",
+            Created::Failed => "failed",
+        };
+        ops.push(op('c', index, lane, creation.began, creation.ended, s, text));
+    }
+    for (index, list) in history.topic_lists.iter().enumerate() {
+        let (lane, text) = (lanes.of_admin(list.client, 1), history.describe_topic_list(list));
+        ops.push(op('l', index, lane, list.began, Some(list.ended), "empty", text));
+    }
 }
 
 /// Log end and durable end by partition, each step with both.
@@ -340,6 +369,8 @@ fn failures(report: &Report, violations: &[Violation]) -> Vec<Failure> {
             Source::Ack(send) => ('s', send.0),
             Source::Read(read) => ('r', read.0),
             Source::TimeQuery(index) => ('q', index),
+            Source::Creation(index) => ('c', index),
+            Source::TopicList(index) => ('l', index),
         };
         Failure {
             check: failure.check.clone(),

@@ -76,7 +76,7 @@ function inView() {
 function colorOf(op) {
   if (op.s === 'bad') return palette.bad;
   if (op.k === 's') return palette[op.s];
-  return op.k === 'q' ? palette.query : palette.read;
+  return op.k === 'c' ? palette[op.s] : op.k !== 'r' ? palette.query : palette.read;
 }
 
 function bar(from, to, top, height, color, label, textColor) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kilo::io::Env;
 use kilo::wire::codec::Codec;
 
+use super::admin::{self, AdminPlan};
 use super::link::Versions;
 use super::producer::{self, ProducerPlan};
 use super::reader::{self, ReaderPlan};
@@ -21,6 +22,7 @@ pub struct Clients {
     pub request_timeout_ms: u64,
     producers: Vec<ProducerPlan>,
     readers: Vec<ReaderPlan>,
+    admins: Vec<AdminPlan>,
 }
 
 /// Draws the clients.
@@ -35,9 +37,11 @@ pub fn draw(scenario: &Scenario, rng: &mut fastrand::Rng) -> Clients {
     let (plain, idempotent) = (workload.plain.draw(rng), workload.idempotent.draw(rng));
     let producers =
         (0..plain + idempotent).map(|id| draw_producer(workload, &codecs, id, id >= plain, partitions, rng)).collect();
-    let readers = (0..workload.readers.draw(rng)).map(|id| draw_reader(&codecs, id, partitions, rng)).collect();
+    let readers =
+        (0..workload.readers.draw(rng)).map(|id| draw_reader(workload, &codecs, id, partitions, rng)).collect();
     let request_timeout_ms = workload.request_timeout_ms.draw(rng).into();
-    Clients { topics, request_timeout_ms, producers, readers }
+    let admins = (0..workload.admins.draw(rng)).map(|id| AdminPlan::draw(id, rng)).collect();
+    Clients { topics, request_timeout_ms, producers, readers, admins }
 }
 
 /// A non-empty random subset, in order.
@@ -88,7 +92,7 @@ fn draw_producer(
     }
 }
 
-fn draw_reader(codecs: &[Codec], id: u32, partitions: u32, rng: &mut fastrand::Rng) -> ReaderPlan {
+fn draw_reader(workload: &Workload, codecs: &[Codec], id: u32, partitions: u32, rng: &mut fastrand::Rng) -> ReaderPlan {
     let pick = |from: &[i32], rng: &mut fastrand::Rng| from[rng.usize(..from.len())];
     ReaderPlan {
         id,
@@ -98,6 +102,7 @@ fn draw_reader(codecs: &[Codec], id: u32, partitions: u32, rng: &mut fastrand::R
         min_bytes: pick(&[0, 1, 1, 1, 5_000], rng),
         max_wait_ms: pick(&[0, 10, 100, 500], rng),
         isolation: rng.i8(0..=1),
+        pause_ms: workload.poll_pause_ms,
         jump: pick(&[0, 0, 1, 5], rng) as f64 / 100.0,
         versions: Versions::draw(codecs, rng),
     }
@@ -106,7 +111,7 @@ fn draw_reader(codecs: &[Codec], id: u32, partitions: u32, rng: &mut fastrand::R
 impl Clients {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.producers.len() + self.readers.len()
+        self.producers.len() + self.readers.len() + self.admins.len()
     }
 
     /// Whether there are none.
@@ -114,12 +119,22 @@ impl Clients {
         self.len() == 0
     }
 
-    /// Runs the client with this number until it is done or told to stop. Producers come first.
+    /// Runs the client with this number until it is done or told to stop: producers come first, then readers, then
+    /// admins.
     pub async fn run(self, index: usize, world: Arc<World>, env: Env) {
-        match self.producers.get(index) {
-            Some(plan) => producer::run(world, env, plan.clone()).await,
-            None => reader::run(world, env, self.readers[index - self.producers.len()].clone()).await,
+        let (reader, admin) = (index.wrapping_sub(self.producers.len()), index.wrapping_sub(self.admins().start));
+        if let Some(plan) = self.producers.get(index) {
+            producer::run(world, env, plan.clone()).await;
+        } else if let Some(plan) = self.readers.get(reader) {
+            reader::run(world, env, plan.clone()).await;
+        } else if let Some(plan) = self.admins.get(admin) {
+            admin::run(world, env, plan.clone()).await;
         }
+    }
+
+    /// Numbers of the admins.
+    pub fn admins(&self) -> std::ops::Range<usize> {
+        self.producers.len() + self.readers.len()..self.len()
     }
 
     /// Numbers of the producers.

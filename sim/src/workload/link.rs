@@ -13,7 +13,7 @@ use kilo::wire::codec::Codec;
 use kilo::wire::messages::{self, Request, fetch_types, list_offsets, produce_types, string};
 
 use super::world::World;
-use crate::history::Partition;
+use crate::history::{Partition, Topic};
 
 /// The longest that the workload lets a broker wait before it answers.
 pub const MAX_WAIT_MAX: Duration = Duration::from_millis(500);
@@ -80,6 +80,26 @@ pub struct Placed {
     pub offset: i64,
     /// −1 for none.
     pub timestamp: i64,
+}
+
+/// A topic to create.
+#[derive(Clone, Debug)]
+pub struct NewTopic {
+    /// Its name.
+    pub name: String,
+    /// Its number of partitions.
+    pub partitions: i32,
+    /// Whether it is only to be checked.
+    pub validate_only: bool,
+}
+
+/// A topic's part of a CreateTopics answer.
+#[derive(Clone, Debug)]
+pub struct CreateAnswer {
+    /// Its error.
+    pub error: ErrorCode,
+    /// The topic; means nothing with an error.
+    pub topic: Topic,
 }
 
 /// A connection.
@@ -266,24 +286,52 @@ impl Link {
         Ok((ErrorCode::from(answer.error_code), answer.producer_id, answer.producer_epoch))
     }
 
-    /// Creates topics; one error code a topic.
-    pub async fn create_topics(&self, topics: &[(String, i32)]) -> Result<Vec<ErrorCode>, Lost> {
-        let creatable = |(name, partitions): &(String, i32)| messages::create_topics::CreatableTopic {
-            name: string(name),
-            num_partitions: *partitions,
+    /// Creates topics, or checks whether they could be if the first of them says so; one answer a topic.
+    pub async fn create_topics(&self, topics: &[NewTopic]) -> Result<Vec<CreateAnswer>, Lost> {
+        let creatable = |topic: &NewTopic| messages::create_topics::CreatableTopic {
+            name: string(&topic.name),
+            num_partitions: topic.partitions,
             replication_factor: 1,
             ..Default::default()
         };
         let request = messages::CreateTopicsRequestData {
             topics: topics.iter().map(creatable).collect(),
             timeout_ms: 10_000,
+            validate_only: topics.first().is_some_and(|topic| topic.validate_only),
             ..Default::default()
         };
         let answer = self.call(request, 7).await?;
         for topic in answer.topics.iter().filter(|topic| topic.error_code == 0) {
             self.world.learn_topic_id(topic.name.as_str(), hex(topic.topic_id.to_bytes()));
         }
-        Ok(answer.topics.iter().map(|topic| ErrorCode::from(topic.error_code)).collect())
+        let told = |name: &str| answer.topics.iter().find(|topic| topic.name.as_str() == name);
+        let mut answers = Vec::with_capacity(topics.len());
+        for NewTopic { name, .. } in topics {
+            let Some(topic) = told(name) else {
+                self.world.complain(format!("a CreateTopics answer leaves out {name}: {answer:?}"));
+                return Err(Lost::Unknown);
+            };
+            let (id, partitions) = (topic.topic_id.to_bytes(), topic.num_partitions);
+            let error = ErrorCode::from(topic.error_code);
+            answers.push(CreateAnswer { error, topic: Topic { name: name.clone(), id, partitions } });
+        }
+        Ok(answers)
+    }
+
+    /// Lists all topics.
+    pub async fn topics(&self) -> Result<Vec<Topic>, Lost> {
+        let answer = self.call(messages::MetadataRequestData { topics: None, ..Default::default() }, 12).await?;
+        let mut topics = Vec::with_capacity(answer.topics.len());
+        for topic in &answer.topics {
+            let name = topic.name.as_ref().map(ToString::to_string).unwrap_or_default();
+            if topic.error_code != 0 {
+                let error = ErrorCode::from(topic.error_code);
+                self.world.complain(format!("a list of all topics has {error} for {name}"));
+            }
+            let partitions = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+            topics.push(Topic { name, id: topic.topic_id.to_bytes(), partitions });
+        }
+        Ok(topics)
     }
 }
 

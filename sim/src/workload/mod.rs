@@ -2,6 +2,7 @@
 //! of their own. What they do and see goes into the [`crate::history`]; they judge nothing, except that a well-formed
 //! request must not be refused for a reason that cannot be ([`world::World::complain`]).
 
+mod admin;
 mod draw;
 mod link;
 mod prober;

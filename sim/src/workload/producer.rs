@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use kilo::io::Env;
+use kilo::io::{Env, Monotonic};
 use kilo::wire::ErrorCode;
 use kilo::wire::batch::{BatchBuilder, RecordBatch};
 use kilo::wire::codec::Codec;
@@ -55,6 +55,8 @@ pub struct Producer {
     /// The next sequence number by partition of the plan.
     sequences: Vec<i32>,
     session: u32,
+    /// When the next batch is due. What could not be sent in time follows at once: the load does not wait for the broker.
+    next_at: Monotonic,
 }
 
 type Answered = (SendId, Result<Produced, Lost>);
@@ -67,8 +69,8 @@ pub async fn run(world: Arc<World>, env: Env, plan: ProducerPlan) {
     let rng = env.rng("producer");
     let sequences = vec![0; plan.partitions.len()];
     let session = world.next_session();
-    let mut producer =
-        Producer { world, env, plan, rng, window: Window::default(), identity: None, sequences, session };
+    let (window, identity, next_at) = (Window::default(), None, env.now());
+    let mut producer = Producer { world, env, plan, rng, window, identity, sequences, session, next_at };
     while !producer.is_done() {
         if let Some(link) = Link::open(&producer.world, &producer.env).await {
             if !producer.plan.idempotent {
@@ -109,18 +111,17 @@ impl Producer {
         }
         self.window.all_again();
         let (answers, mut answered) = mpsc::unbounded_channel();
-        let mut next_at = self.env.now();
         let mut phase = self.world.phase();
         while !self.is_done() {
-            if self.may_begin() && self.env.now() >= next_at {
+            if self.may_begin() && self.env.now() >= self.next_at {
                 self.begin();
                 let pause = self.plan.pause_ms.draw(&mut self.rng);
-                next_at = self.env.now() + Duration::from_millis(pause.into());
+                self.next_at = self.next_at + Duration::from_millis(pause.into());
             }
             while let Some(item) = self.window.next_to_send() {
                 self.submit(link, item, &answers).await;
             }
-            let wait = if self.may_begin() { next_at } else { self.env.now() + Duration::from_secs(1) };
+            let wait = if self.may_begin() { self.next_at } else { self.env.now() + Duration::from_secs(1) };
             tokio::select! {
                 biased;
                 Some((send, answer)) = answered.recv() => {

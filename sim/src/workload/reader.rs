@@ -1,6 +1,7 @@
 //! Consumers by assignment: from the beginning to the end and on, now and then from somewhere else; and the last read
 //! of everything.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use kilo::io::Env;
 use kilo::wire::ErrorCode;
 use kilo::wire::batch::{BatchError, RecordBatch};
 
+use super::admin::{NO_ADMIN, list_topics};
 use super::link::{FetchQuestion, Fetched, Link, Lost, Versions, Which};
 use super::producer::is_passing;
 use super::record;
 use super::world::{Phase, World};
 use crate::history::{Answer, Partition, Read, Seen, Stamp, TimeQuery};
+use crate::scenario::Range;
 
 /// What a reader does, drawn by the seed.
 #[derive(Clone, Debug)]
@@ -32,8 +35,10 @@ pub struct ReaderPlan {
     pub max_wait_ms: i32,
     /// 1 to read committed data alone.
     pub isolation: i8,
-    /// Chance after an answer that the reader starts somewhere else.
+    /// Chance after an answer that the reader starts somewhere else for a while.
     pub jump: f64,
+    /// Milliseconds between two polls that find something.
+    pub pause_ms: Range<u32>,
     /// Versions it speaks.
     pub versions: Versions,
 }
@@ -42,6 +47,8 @@ pub struct ReaderPlan {
 const BATCH_BYTES_MAX: usize = 64 << 20;
 /// A reader that lets the broker wait for less pauses by itself when there is nothing to read, in milliseconds.
 const IDLE_MS_MIN: i32 = 50;
+/// A reader that has jumped goes on where it was after fewer polls than this.
+const LOOK_BACK_POLLS: u32 = 8;
 /// Readers ask for times up to so long ago, in milliseconds.
 const ASKED_AGO_MS_MAX: i64 = 20_000;
 /// The reader number of the last read.
@@ -55,7 +62,16 @@ struct Reader {
     assignment: u32,
     /// The next offset by partition of the plan.
     next: Vec<i64>,
+    /// It has jumped back.
+    look_back: Option<LookBack>,
     last: bool,
+}
+
+struct LookBack {
+    /// Polls until it goes on.
+    polls: u32,
+    /// Where it was.
+    left: BTreeMap<Partition, i64>,
 }
 
 /// Runs a reader until it is told to stop.
@@ -63,7 +79,7 @@ pub async fn run(world: Arc<World>, env: Env, plan: ReaderPlan) {
     let rng = env.rng("reader");
     let next = vec![0; plan.partitions.len()];
     let assignment = world.next_session();
-    let mut reader = Reader { world, env, plan, rng, assignment, next, last: false };
+    let mut reader = Reader { world, env, plan, rng, assignment, next, look_back: None, last: false };
     while *reader.world.phase().borrow() == Phase::Run {
         if let Some(link) = Link::open(&reader.world, &reader.env).await {
             reader.serve(&link).await;
@@ -85,12 +101,31 @@ impl Reader {
             if asked.is_err() {
                 return;
             }
-            if self.rng.f64() < self.plan.jump {
-                self.assignment = self.world.next_session();
-                for next in &mut self.next {
-                    *next = self.rng.i64(0..=*next);
-                }
+            if self.look_back.as_ref().is_some_and(|back| back.polls == 0) {
+                self.go_on();
+            } else if self.look_back.is_none() && self.rng.f64() < self.plan.jump {
+                self.jump();
             }
+        }
+    }
+
+    /// Starts somewhere else, for a few polls: reading on from there would read the whole log again and again.
+    fn jump(&mut self) {
+        let left: BTreeMap<Partition, i64> =
+            self.plan.partitions.iter().copied().zip(self.next.iter().copied()).collect();
+        self.look_back = Some(LookBack { polls: self.rng.u32(1..LOOK_BACK_POLLS), left });
+        self.assignment = self.world.next_session();
+        for next in &mut self.next {
+            *next = self.rng.i64(0..=*next);
+        }
+    }
+
+    /// Goes on where it was before it jumped, unless it has come further.
+    fn go_on(&mut self) {
+        let Some(LookBack { left, .. }) = self.look_back.take() else { return };
+        self.assignment = self.world.next_session();
+        for (partition, next) in self.plan.partitions.iter().zip(&mut self.next) {
+            *next = left.get(partition).copied().unwrap_or_default().max(*next);
         }
     }
 
@@ -141,6 +176,9 @@ impl Reader {
             partition_bytes: self.plan.partition_bytes,
             isolation: self.plan.isolation,
         };
+        if let Some(back) = &mut self.look_back {
+            back.polls = back.polls.saturating_sub(1);
+        }
         let began = self.stamp();
         let mut bytes = 0;
         for fetched in link.fetch(&question, self.plan.versions.fetch).await? {
@@ -150,6 +188,9 @@ impl Reader {
         if bytes == 0 && !self.last && self.plan.max_wait_ms < IDLE_MS_MIN {
             // Asking again at once would spend the run on empty answers.
             self.pause().await;
+        } else {
+            let pause = self.plan.pause_ms.draw(&mut self.rng);
+            self.env.sleep(Duration::from_millis(pause.into())).await;
         }
         // Rotated, as clients do, so that no partition starves behind another's bytes.
         let by = self.rng.usize(..self.next.len());
@@ -254,7 +295,7 @@ fn decode(records: &Bytes, from: i64) -> Result<Vec<Seen>, String> {
     Ok(seen)
 }
 
-/// Reads every partition from the beginning to its end; returns when all of them have been read.
+/// Reads every partition from the beginning to its end, then lists the topics; returns when all that is done.
 pub async fn last_read(world: Arc<World>, env: Env) {
     let plan = ReaderPlan {
         id: LAST_READER,
@@ -265,12 +306,13 @@ pub async fn last_read(world: Arc<World>, env: Env) {
         max_wait_ms: 0,
         isolation: 0,
         jump: 0.0,
+        pause_ms: Range(0, 0),
         versions: Versions { produce: 9, fetch: 12 },
     };
     let rng = env.rng("last read");
     let next = vec![0; plan.partitions.len()];
     let assignment = world.next_session();
-    let mut reader = Reader { world, env, plan, rng, assignment, next, last: true };
+    let mut reader = Reader { world, env, plan, rng, assignment, next, look_back: None, last: true };
     loop {
         if let Some(link) = Link::open(&reader.world, &reader.env).await {
             // Whatever was begun before is known to the broker's log when the first answer is here.
@@ -279,8 +321,9 @@ pub async fn last_read(world: Arc<World>, env: Env) {
                     break;
                 }
             }
+            let listed = reader.is_complete() && list_topics(&reader.world, &link, NO_ADMIN).await;
             link.abort();
-            if reader.is_complete() {
+            if listed {
                 return;
             }
         }

@@ -6,22 +6,33 @@ use std::time::Duration;
 use kilo::io::Env;
 use kilo::wire::ErrorCode;
 
-use super::link::Link;
+use super::admin::NO_ADMIN;
+use super::link::{CreateAnswer, Link, NewTopic};
 use super::producer::is_passing;
 use super::world::World;
+use crate::history::Created;
 
 /// Creates the topics; returns when all are there.
 pub async fn create_topics(world: Arc<World>, env: Env, topics: Vec<(String, i32)>) {
+    let begin = |name: &str| world.history().begin_creation(NO_ADMIN, name, false, world.now_ns());
+    let begun: Vec<_> = topics.iter().map(|(name, _)| begin(name)).collect();
+    let new = |(name, partitions)| NewTopic { name, partitions, validate_only: false };
+    let topics: Vec<_> = topics.into_iter().map(new).collect();
     loop {
         if let Some(link) = Link::open(&world, &env).await
-            && let Ok(errors) = link.create_topics(&topics).await
+            && let Ok(answers) = link.create_topics(&topics).await
         {
             link.abort();
-            let there = |error: &ErrorCode| matches!(error, ErrorCode::None | ErrorCode::TopicAlreadyExists);
-            if errors.len() == topics.len() && errors.iter().all(there) {
+            let there = |answer: &CreateAnswer| matches!(answer.error, ErrorCode::None | ErrorCode::TopicAlreadyExists);
+            if answers.iter().all(there) {
+                for (creation, answer) in begun.iter().zip(answers) {
+                    let described = (answer.error == ErrorCode::None).then_some(answer.topic);
+                    let now_ns = world.now_ns();
+                    world.history().end_creation(*creation, Created::Done(described), now_ns);
+                }
                 return;
             }
-            for error in errors.into_iter().filter(|error| !there(error) && !is_passing(*error)) {
+            for CreateAnswer { error, .. } in answers.iter().filter(|one| !there(one) && !is_passing(one.error)) {
                 world.complain(format!("CreateTopics is refused: {error}"));
             }
         }

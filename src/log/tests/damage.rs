@@ -75,12 +75,13 @@ async fn lose_newest_checkpoint(env: &Env, dir: &Path, how: usize) {
 fn a_lost_checkpoint_cuts_nothing_once_the_write_ahead_log_has_moved_on() {
     // In one segment, and over several: then the older checkpoint lies in one that has been closed since.
     for (segment_bytes, how) in [(1 << 20, 0), (1 << 20, 1), (1 << 20, 2), (1000, 0), (1000, 2)] {
-        let dir = tempfile::tempdir().expect("a folder");
-        idle_partition(dir.path(), segment_bytes);
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        idle_partition(dir, segment_bytes);
         block_on_test(|env| async move {
-            lose_newest_checkpoint(&env, dir.path(), how).await;
+            lose_newest_checkpoint(&env, dir, how).await;
             for end in [20, 21, 22] {
-                let manager = open_all(&env, dir.path(), two(segment_bytes)).await.expect("the log opens");
+                let manager = open_all(&env, dir, two(segment_bytes)).await.expect("the log opens");
                 let log = manager.partition(&KEY).expect("the partition");
                 assert_eq!(values(&log, 0).await, expected(0, end), "{segment_bytes} {how}");
                 fill(&env, &log, end, end + 1).await;
@@ -92,28 +93,29 @@ fn a_lost_checkpoint_cuts_nothing_once_the_write_ahead_log_has_moved_on() {
 
 #[test]
 fn a_lost_checkpoint_beside_a_damaged_segment_is_refused_and_nothing_changed() {
-    let dir = tempfile::tempdir().expect("a folder");
-    idle_partition(dir.path(), 1 << 20);
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    idle_partition(dir, 1 << 20);
     block_on_test(|env| async move {
-        lose_newest_checkpoint(&env, dir.path(), 0).await;
-        let segment = files(&env, dir.path(), ".log").await.remove(0);
+        lose_newest_checkpoint(&env, dir, 0).await;
+        let segment = files(&env, dir, ".log").await.remove(0);
         let whole = read_file(&env, &segment).await;
         // A bit of the last record.
         let last = whole.len() - 10;
         write_file(&env, &segment, last as u64, vec![whole[last] ^ 1]).await;
-        let before = contents(&env, dir.path()).await;
+        let before = contents(&env, dir).await;
         for _ in 0..2 {
-            let error = open_all(&env, dir.path(), two(1 << 20)).await.err().expect("refused").to_string();
+            let error = open_all(&env, dir, two(1 << 20)).await.err().expect("refused").to_string();
             assert!(error.contains("checkpoint.") && error.contains("Nothing was changed"), "{error}");
-            assert_eq!(contents(&env, dir.path()).await, before);
+            assert_eq!(contents(&env, dir).await, before);
             // Nothing goes on in the folder after a refusal: no file of the write-ahead log is half-made.
-            let list = dir.path().join("wal.files");
+            let list = dir.join("wal.files");
             let list = String::from_utf8_lossy(&read_file(&env, &list).await).into_owned();
-            let found = env.disk().list(&dir.path().join("wal")).await.expect("readable");
+            let found = env.disk().list(&dir.join("wal")).await.expect("readable");
             assert_eq!(found.len(), list.lines().count() - 2, "{list}");
         }
         write_file(&env, &segment, last as u64, vec![whole[last]]).await;
-        let manager = open_all(&env, dir.path(), two(1 << 20)).await.expect("the log opens");
+        let manager = open_all(&env, dir, two(1 << 20)).await.expect("the log opens");
         assert_eq!(values(&manager.partition(&KEY).expect("the partition"), 0).await, expected(0, 20));
         manager.close().await;
     });
@@ -121,21 +123,22 @@ fn a_lost_checkpoint_beside_a_damaged_segment_is_refused_and_nothing_changed() {
 
 #[test]
 fn a_partition_that_the_metadata_does_not_know_is_refused_and_left_as_it_is() {
-    let dir = tempfile::tempdir().expect("a folder");
-    idle_partition(dir.path(), 1 << 20);
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    idle_partition(dir, 1 << 20);
     block_on_test(|env| async move {
-        let before = contents(&env, dir.path()).await;
+        let before = contents(&env, dir).await;
         // By its directory; and, once that is gone, by what the write-ahead log holds.
-        let error = open_all(&env, dir.path(), two(1 << 20).split_off(1)).await.err().expect("refused").to_string();
+        let error = open_all(&env, dir, two(1 << 20).split_off(1)).await.err().expect("refused").to_string();
         assert!(error.contains("orders-0") && error.contains("copy"), "{error}");
-        assert_eq!(contents(&env, dir.path()).await, before);
-        let others = dir.path().join("others-0");
+        assert_eq!(contents(&env, dir).await, before);
+        let others = dir.join("others-0");
         if env.disk().exists(&others).await.expect("looked") {
             env.disk().remove_dir_all(&others).await.expect("removed");
         }
-        let error = open_all(&env, dir.path(), vec![spec(1, 1 << 20)]).await.err().expect("refused").to_string();
+        let error = open_all(&env, dir, vec![spec(1, 1 << 20)]).await.err().expect("refused").to_string();
         assert!(error.contains(&OTHER.to_string()) && error.contains("wal.files"), "{error}");
-        let manager = open_all(&env, dir.path(), two(1 << 20)).await.expect("the log opens");
+        let manager = open_all(&env, dir, two(1 << 20)).await.expect("the log opens");
         assert_eq!(values(&manager.partition(&KEY).expect("the partition"), 0).await, expected(0, 20));
         manager.close().await;
     });
@@ -151,20 +154,21 @@ fn damage_to_a_frames_header_takes_what_no_index_entry_leads_to_and_nothing_else
     // In the part behind the last index entry, at one, and between two (there is one about every 4 KiB).
     let (records, damaged) = (200_usize, [199_usize, 150, 60, 3]);
     for number in damaged {
-        let dir = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
         block_on_test(|env| async move {
-            let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+            let manager = open_with(&env, dir, spec(1, 1 << 20)).await;
             let log = manager.partition(&KEY).expect("the partition");
             // All of one length, so that their places are known.
             for number in 0..records as i64 {
                 assert_eq!(append(&env, &log, batch(100 + number, 1, None)).await, Ok(number));
             }
             manager.close().await;
-            let segment = files(&env, dir.path(), ".log").await.remove(0);
+            let segment = files(&env, dir, ".log").await.remove(0);
             let whole = read_file(&env, &segment).await;
             write_file(&env, &segment, at(&whole, number, records), vec![0xde, 0xad, 0xbe, 0xef]).await;
             for life in 0..3_i64 {
-                let manager = open_with(&env, dir.path(), spec(1, 1 << 20)).await;
+                let manager = open_with(&env, dir, spec(1, 1 << 20)).await;
                 let log = manager.partition(&KEY).expect("the partition");
                 let end = records as i64 + life;
                 assert_eq!(append(&env, &log, batch(0, 1, None)).await, Ok(end));
@@ -184,14 +188,15 @@ fn damage_to_a_frames_header_takes_what_no_index_entry_leads_to_and_nothing_else
 
 #[test]
 fn an_index_that_is_a_directory_is_done_without() {
-    let dir = tempfile::tempdir().expect("a folder");
-    idle_partition(dir.path(), 1 << 20);
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    idle_partition(dir, 1 << 20);
     block_on_test(|env| async move {
-        for path in files(&env, dir.path(), "index").await {
+        for path in files(&env, dir, "index").await {
             env.disk().remove_file(&path).await.expect("removed");
             env.disk().create_dir_all(&path).await.expect("made");
         }
-        let manager = open_all(&env, dir.path(), two(1 << 20)).await.expect("the log opens");
+        let manager = open_all(&env, dir, two(1 << 20)).await.expect("the log opens");
         let log = manager.partition(&KEY).expect("the partition");
         assert_eq!(values(&log, 0).await, expected(0, 20));
         fill(&env, &log, 20, 30).await;

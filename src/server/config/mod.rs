@@ -128,6 +128,7 @@ impl Config {
             queued_max_request_bytes: 8 * 1024 * 1024,
             socket_request_max_bytes: 2 * 1024 * 1024,
             message_max_bytes: 256 * 1024,
+            metadata_log_snapshot_bytes: 2048,
             max_requests_in_flight_per_connection: 8,
             num_partitions: 4,
             ..Self::default()

@@ -76,6 +76,7 @@ config_table! {
     max_connections: i32 = "max.connections", int(1), "10000", "Open connections; one more is closed at once.";
     max_requests_in_flight_per_connection: i32 = "max.requests.in.flight.per.connection", Kind::Int { min: 1, max: 100_000 }, "64", "Requests of one connection that may be unanswered; past it the connection is not read.";
     message_max_bytes: i32 = "message.max.bytes", int(0), "1048588", "The largest record batch, as sent, in bytes.";
+    metadata_log_snapshot_bytes: i64 = "metadata.log.max.record.bytes.between.snapshots", long(1), "1048576", "The metadata is written as a whole, and its log cut, whenever the log has grown past so many bytes.";
     min_insync_replicas: i32 = "min.insync.replicas", int(1), "1", "Replicas that must be in sync for acks=all.";
     node_id: i32 = "node.id", int(0), "1", "This broker's id.";
     num_io_threads: i32 = "num.io.threads", Kind::Int { min: 1, max: 1024 }, "8", "Threads for files and heavy computations. Advice: twice the cores.";

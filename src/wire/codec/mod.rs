@@ -91,7 +91,7 @@ pub fn compress(codec: Codec, input: &[u8]) -> Result<Vec<u8>, CodecError> {
         }
         Codec::Snappy => snap::raw::Encoder::new().compress_vec(input).map_err(io::Error::other),
         Codec::Lz4 => lz4::compress(input),
-        Codec::Zstd => ::zstd::bulk::compress(input, ::zstd::DEFAULT_COMPRESSION_LEVEL),
+        Codec::Zstd => zstd::compress(input),
     };
     out.map_err(|error| CodecError::damaged(codec, error))
 }

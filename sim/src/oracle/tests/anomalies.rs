@@ -266,7 +266,7 @@ fn a_report_names_the_operations_that_prove_it() {
     let mut make = Make::new();
     make.acked(0);
     make.read(0, 2, &[1, 1]);
-    let report = judge(&make.history).violations[0].report(&make.history);
+    let report = judge(&make.history, &[]).violations[0].report(&make.history);
     assert!(report.starts_with("duplicate in t-0: value 1 stands at offset 0 and at offset 1"), "{report}");
     assert!(report.contains("send #0") && report.contains("read #0"), "{report}");
 }

@@ -18,9 +18,9 @@ fn temp() -> tempfile::TempDir {
 
 #[test]
 fn every_kind_of_entry_is_replayed_as_it_was_written() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path().join("wal");
     block_on_test(|env| async move {
-        let dir = dir.path().join("wal");
         let entries = vec![
             Entry::EpochStart { partition: partition(0), leader_epoch: 3, start_offset: 0 },
             append(0, 0, 100),
@@ -51,9 +51,10 @@ fn every_kind_of_entry_is_replayed_as_it_was_written() {
 
 #[test]
 fn callbacks_run_in_the_order_of_the_log_and_share_flushes() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         let order = Order::default();
         for number in 0..500 {
             order.submit(&wal, number, append((number % 5) as i32, number as i64, 3000));
@@ -74,12 +75,13 @@ fn callbacks_run_in_the_order_of_the_log_and_share_flushes() {
 
 #[test]
 fn nothing_is_written_before_what_was_replayed_is_durable_elsewhere() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         write(&wal, append(0, 0, 100)).await.expect("written");
         drop(wal);
-        let (wal, replayed) = open(&env, &dir.path().join("wal"), small()).await.expect("whole");
+        let (wal, replayed) = open(&env, &dir.join("wal"), small()).await.expect("whole");
         assert_eq!(replayed.len(), 1);
         let mut waiting = submit(&wal, append(0, 1, 100));
         env.sleep(Duration::from_millis(30)).await;
@@ -91,9 +93,10 @@ fn nothing_is_written_before_what_was_replayed_is_durable_elsewhere() {
 
 #[test]
 fn released_files_are_recycled_and_what_they_held_is_not_replayed() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         let mut last = Lsn(0);
         for number in 0..300 {
             last = write(&wal, append(0, number, 20_000)).await.expect("written");
@@ -105,7 +108,7 @@ fn released_files_are_recycled_and_what_they_held_is_not_replayed() {
         assert!(stats.files_recycled > 10, "{stats:?}");
         assert!(stats.files_created < 8, "{stats:?}");
         wal.close().await;
-        let (wal, replayed) = open(&env, &dir.path().join("wal"), small()).await.expect("whole");
+        let (wal, replayed) = open(&env, &dir.join("wal"), small()).await.expect("whole");
         assert_eq!(replayed.last(), Some(&append(0, 299, 20_000)));
         assert!(replayed.len() <= 21, "{}", replayed.len());
         assert_eq!(wal.next_lsn(), last.next());
@@ -114,10 +117,11 @@ fn released_files_are_recycled_and_what_they_held_is_not_replayed() {
 
 #[test]
 fn weaker_modes_acknowledge_first_and_flush_later() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
         for (name, sync) in [("interval", WalSync::Interval(Duration::from_millis(20))), ("os", WalSync::Os)] {
-            let dir = dir.path().join(name);
+            let dir = dir.join(name);
             let config = WalConfig { sync, ..small() };
             let (wal, _) = open(&env, &dir, config.clone()).await.expect("a new log");
             assert_eq!(write(&wal, append(0, 0, 100)).await, Ok(Lsn(1)));
@@ -143,24 +147,26 @@ fn weaker_modes_acknowledge_first_and_flush_later() {
 
 #[test]
 fn an_entry_larger_than_a_file_gets_a_file_of_its_own() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         let entries = [append(0, 0, 100), append(0, 1, 1_000_000), append(0, 2, 100)];
         for entry in &entries {
             write(&wal, entry.clone()).await.expect("written");
         }
         wal.close().await;
-        let (_wal, replayed) = open(&env, &dir.path().join("wal"), small()).await.expect("whole");
+        let (_wal, replayed) = open(&env, &dir.join("wal"), small()).await.expect("whole");
         assert_eq!(replayed, entries);
     });
 }
 
 #[test]
 fn pressure_asks_for_a_release_and_calms_down() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         let pressure = wal.pressure();
         let mut number = 0;
         while *pressure.borrow() == Lsn(0) {
@@ -184,9 +190,10 @@ fn pressure_asks_for_a_release_and_calms_down() {
 
 #[test]
 fn many_threads_submit_while_others_release_and_one_closes() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         let wal = Arc::new(wal);
         let orders: Vec<Order> = (0..8).map(|_| Order::default()).collect();
         let mut tasks = Vec::new();
@@ -221,9 +228,10 @@ fn many_threads_submit_while_others_release_and_one_closes() {
 
 #[test]
 fn a_refusal_is_never_told_within_the_call_that_submits() {
-    let dir = temp();
+    let folder = temp();
+    let dir = folder.path();
     block_on_test(|env| async move {
-        let (wal, _) = open(&env, &dir.path().join("wal"), small()).await.expect("a new log");
+        let (wal, _) = open(&env, &dir.join("wal"), small()).await.expect("a new log");
         wal.close().await;
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let lock = Arc::new(std::sync::Mutex::new(Some(sender)));
