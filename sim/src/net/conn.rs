@@ -129,10 +129,12 @@ impl Conn {
             return Some((Segment::Fin, 0));
         };
         let room = self.window_bytes.saturating_sub(direction.unacked_bytes + unread);
-        let mut len = first.len().min(room).min(bytes_max);
-        if len == 0 {
+        let mut len = first.len().min(bytes_max);
+        if room < len.min(self.window_bytes / 2) {
+            // Small pieces of a window that opens little by little are waited for, as TCP does (RFC 1122, 4.2.3.4).
             return None;
         }
+        len = len.min(room);
         if self.rng.u8(..) < 24 {
             len = self.rng.usize(1..=len);
         }

@@ -110,8 +110,13 @@ fn run_here(run: &Run) -> Report {
 
 fn broker_config(scenario: &Scenario) -> Result<Config, String> {
     let small = Config::sim();
+    let limits = if scenario.real_limits {
+        Config { listeners: small.listeners, log_dirs: small.log_dirs, ..Config::default() }
+    } else {
+        small
+    };
     let mut settings: BTreeMap<String, String> =
-        small.entries().into_iter().map(|(key, value)| (key.name.to_owned(), value)).collect();
+        limits.entries().into_iter().map(|(key, value)| (key.name.to_owned(), value)).collect();
     settings.extend(scenario.broker.clone());
     let settings = settings.into_iter().map(|(key, value)| Setting { key, value, origin: Origin::Flag });
     Config::resolve(settings).map_err(|error| error.to_string())

@@ -33,7 +33,9 @@ pub struct Scenario {
     pub name: String,
     /// What it is for, in a sentence.
     pub about: String,
-    /// Settings of the broker on top of its small limits for simulation.
+    /// Whether the broker has the limits that it has outside of simulations, instead of small ones.
+    pub real_limits: bool,
+    /// Settings of the broker on top of its limits.
     pub broker: BTreeMap<String, String>,
     /// What is written to.
     pub topics: Topics,

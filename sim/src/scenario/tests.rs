@@ -12,6 +12,10 @@ fn every_scenario_of_the_repository_reads_and_says_what_it_is_for() {
         assert!(!scenario.about.is_empty(), "{name}");
         assert!(!scenario.tests.seeds.is_empty(), "{name}");
     }
+    let nightly = std::fs::read_dir(folder().join("nightly")).unwrap();
+    for entry in nightly {
+        find(&entry.unwrap().path().to_string_lossy()).unwrap_or_else(|error| panic!("{error}"));
+    }
 }
 
 #[test]

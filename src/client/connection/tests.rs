@@ -68,11 +68,7 @@ fn ask(name: &str) -> MetadataRequestData {
 const QUICK: Duration = Duration::from_secs(1);
 
 fn quick() -> ConnectionConfig {
-    ConnectionConfig {
-        connect_timeout: QUICK,
-        request_timeout: QUICK,
-        ..ConnectionConfig::default()
-    }
+    ConnectionConfig { connect_timeout: QUICK, request_timeout: QUICK, ..ConnectionConfig::default() }
 }
 
 async fn connect(env: &Env, addr: SocketAddr, config: ConnectionConfig) -> Connection {
