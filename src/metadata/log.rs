@@ -296,7 +296,8 @@ impl MetadataLog {
             disk_remove(env, &path).await?;
         }
         let file = env.disk().open(&path, OpenMode::CreateNew).await.map_err(fail("create", &path))?;
-        file.write_at_and_sync(0, vec![header.freeze()]).await.map_err(fail("write", &path))?;
+        file.write_at(0, vec![header.freeze()]).await.map_err(fail("write", &path))?;
+        durable::sync_data(env, &file, &path).await;
         durable::sync_dir(env, dir).await;
         let end = End::open(env, dir).await;
         Ok(Self {

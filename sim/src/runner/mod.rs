@@ -48,6 +48,8 @@ pub struct Run {
 /// Simulated time after which a run is broken: far beyond what any scenario lasts.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 const BROKER_PORT: u16 = 9092;
+/// How often something that has no event of its own is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Stack of the thread that a run has to itself.
 const STACK_BYTES: usize = 16 << 20;
@@ -165,6 +167,14 @@ async fn phases(
         return world;
     }
     sim.sleep(Duration::from_millis(scenario.phases.calm_ms.into())).await;
+    // A run that was down for most of its time makes up for it; `load` says if it could not.
+    let enough = scenario.checks.acknowledged_min;
+    let made_up = async {
+        while (world.history().acknowledged() as u64) < enough {
+            sim.sleep(LOOK_EVERY).await;
+        }
+    };
+    within(sim, bound, made_up).await;
     broker.excuse_no_more();
     liveness(&targets, clients, bound, failures).await;
     if broker.node.disk().bitten_by(Fault::FlipBit) > 0 {

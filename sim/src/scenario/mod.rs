@@ -119,6 +119,8 @@ pub struct Workload {
     pub pause_ms: Range<u32>,
     /// Milliseconds between the polls of a reader that has found something.
     pub poll_pause_ms: Range<u32>,
+    /// Milliseconds between the topics that an admin creates.
+    pub admin_pause_ms: Range<u32>,
     /// Codecs that a batch may have.
     pub codecs: Vec<CodecName>,
     /// Milliseconds after which a request counts as lost.
@@ -138,6 +140,7 @@ impl Default for Workload {
             value_bytes: Range(9, 900),
             pause_ms: Range(0, 25),
             poll_pause_ms: Range(0, 10),
+            admin_pause_ms: Range(10, 1_000),
             codecs: vec![CodecName::None, CodecName::None, CodecName::Lz4, CodecName::Zstd, CodecName::Snappy],
             request_timeout_ms: Range(200, 2_000),
         }

@@ -24,19 +24,13 @@ const VALIDATE_ONLY: f64 = 0.15;
 /// Chance that it cannot be.
 const IMPOSSIBLE: f64 = 0.1;
 
-/// What an admin does, drawn by the seed.
+/// What an admin does.
 #[derive(Clone, Debug)]
 pub struct AdminPlan {
-    id: u32,
-    pause_ms: Range<u32>,
-}
-
-impl AdminPlan {
-    /// Draws one.
-    pub fn draw(id: u32, rng: &mut fastrand::Rng) -> Self {
-        let least = rng.u32(10..300);
-        Self { id, pause_ms: Range(least, rng.u32(least..2_000)) }
-    }
+    /// Its number among the admins.
+    pub id: u32,
+    /// Milliseconds between two creations.
+    pub pause_ms: Range<u32>,
 }
 
 /// Works until it is told to finish. A creation that was begun is tried until its outcome is known.

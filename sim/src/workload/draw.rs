@@ -40,7 +40,7 @@ pub fn draw(scenario: &Scenario, rng: &mut fastrand::Rng) -> Clients {
     let readers =
         (0..workload.readers.draw(rng)).map(|id| draw_reader(workload, &codecs, id, partitions, rng)).collect();
     let request_timeout_ms = workload.request_timeout_ms.draw(rng).into();
-    let admins = (0..workload.admins.draw(rng)).map(|id| AdminPlan::draw(id, rng)).collect();
+    let admins = (0..workload.admins.draw(rng)).map(|id| AdminPlan { id, pause_ms: workload.admin_pause_ms }).collect();
     Clients { topics, request_timeout_ms, producers, readers, admins }
 }
 
