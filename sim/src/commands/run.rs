@@ -129,6 +129,9 @@ impl Campaign<'_> {
         for failed in &self.failures {
             println!("failed: {}", failed.replay);
         }
+        if self.failures.is_empty() {
+            println!("no check failed");
+        }
         if let Some(path) = &self.args.json {
             let text = serde_json::to_string_pretty(&summary)?;
             fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -8,6 +8,9 @@ use super::{
     TopicList,
 };
 
+/// Topics of a list that are named.
+const LISTED_MAX: usize = 20;
+
 /// Simulated time in seconds with microseconds.
 pub struct Seconds(pub u64);
 
@@ -101,7 +104,10 @@ impl History {
 
     /// A list of topics in one line.
     pub fn describe_topic_list(&self, list: &TopicList) -> String {
-        let topics: Vec<String> = list.topics.iter().map(Topic::to_string).collect();
+        let mut topics: Vec<String> = list.topics.iter().take(LISTED_MAX).map(Topic::to_string).collect();
+        if list.topics.len() > LISTED_MAX {
+            topics.push(format!("and {} more", list.topics.len() - LISTED_MAX));
+        }
         let TopicList { client, began, ended, .. } = list;
         format!("all topics for client {client}, began {began}, answered {ended}: {}", topics.join(", "))
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::broker::BrokerNode;
 use super::clients::ClientNodes;
 use crate::disk::{DiskFaults, Injection, Keep};
+use crate::history::Stamp;
 use crate::host::{Node, Sim};
 use crate::net::LinkConfig;
 use crate::plan::{Clients, Crash, Plan, Track, What, Whom};
@@ -260,8 +261,12 @@ impl Targets {
         let bites = broker.node.disk().remove_injection(id);
         if bites {
             kilo::sometimes!("sim.sync_failed");
+            let failed_at = Stamp { order: 0, at_ns: sim.now().0 };
             if !broker.ended(fail_stop_within).await {
-                let what = format!("a flush failed, and {fail_stop_within:?} later the broker still runs");
+                let what = format!(
+                    "{injection} failed by {failed_at}, and {fail_stop_within:?} later the broker still runs (the trace has \
+                     its file: `--trace`, the line that ends in 5)"
+                );
                 broker.fail("fail-stop", what);
             }
         }

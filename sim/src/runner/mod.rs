@@ -270,7 +270,8 @@ fn load(checks: &Checks, acknowledged: u64, bitten: u64, failures: &mut Vec<Fail
         [("sends were acknowledged", acknowledged, checks.acknowledged_min), ("faults bit", bitten, checks.bitten_min)];
     for (what, found, least) in counted {
         if found < least {
-            failures.push(Failure::new("load", format!("{found} {what}, of at least {least}")));
+            failures
+                .push(Failure::new("load", format!("the run proves too little: {found} {what}, of at least {least}")));
         }
     }
 }

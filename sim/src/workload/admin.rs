@@ -19,6 +19,8 @@ pub const NO_ADMIN: u32 = u32::MAX;
 const BACKOFF_MS: Range<u32> = Range(5, 150);
 /// Partitions of a topic.
 const PARTITIONS: Range<u32> = Range(1, 3);
+/// Chance that all topics are listed after an attempt.
+const LIST: f64 = 0.3;
 /// Chance that a creation is only to be checked.
 const VALIDATE_ONLY: f64 = 0.15;
 /// Chance that it cannot be.
@@ -49,7 +51,7 @@ pub async fn run(world: Arc<World>, env: Env, plan: AdminPlan) {
             if done.is_none() {
                 open = Some(begun);
             }
-            let listed = list_topics(&world, link, plan.id).await;
+            let listed = rng.f64() > LIST || list_topics(&world, link, plan.id).await;
             let pause = if done == Some(true) { plan.pause_ms.draw(&mut rng) } else { BACKOFF_MS.draw(&mut rng) };
             let over = tokio::select! {
                 biased;
