@@ -130,3 +130,16 @@ fn lz4_checksums_are_checked() {
         assert!(decompress(Codec::Lz4, &damaged, 1 << 20).is_err(), "bit flipped in byte {at}");
     }
 }
+
+#[test]
+fn zstd_wants_whole_frames_and_forgets_what_failed() {
+    let frame = compress(Codec::Zstd, b"hello hello hello hello").unwrap();
+    let two = [&frame[..], &frame[..]].concat();
+    for _ in 0..2 {
+        assert!(decompress(Codec::Zstd, b"", 100).is_err());
+        for cut in 1..frame.len() {
+            assert!(decompress(Codec::Zstd, &frame[..cut], 100).is_err(), "{cut}");
+        }
+        assert_eq!(decompress(Codec::Zstd, &two, 100).unwrap(), b"hello hello hello hello".repeat(2));
+    }
+}

@@ -1,4 +1,4 @@
-//! Reading zstd: streaming for usual windows. A frame that asks for a larger window (the highest levels write it for any
+//! zstd. Reading is streaming for usual windows. A frame that asks for a larger window (the highest levels write it for any
 //! length) is decoded in one go into a buffer that grows by what comes out, so that no window is allocated by claim.
 
 use std::cell::Cell;
@@ -43,7 +43,7 @@ pub(super) enum Reader<'a> {
 pub(super) struct Stream<'a> {
     decoder: Option<DCtx<'static>>,
     input: InBuffer<'a>,
-    /// Between two frames, or before the first.
+    /// After a whole frame. Not before the first: no bytes at all are no frame.
     is_at_border: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Stream<'a> {
                 decoder
             }
         };
-        Ok(Self { decoder: Some(decoder), input: InBuffer::around(input), is_at_border: true })
+        Ok(Self { decoder: Some(decoder), input: InBuffer::around(input), is_at_border: false })
     }
 
     fn read(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
