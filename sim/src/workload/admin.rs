@@ -48,11 +48,11 @@ pub async fn run(world: Arc<World>, env: Env, plan: AdminPlan) {
                 None => begin(&world, &plan, &mut rng),
             };
             let done = create(&world, link, &mut begun).await;
-            if done.is_none() {
+            if !done {
                 open = Some(begun);
             }
             let listed = rng.f64() > LIST || list_topics(&world, link, plan.id).await;
-            let pause = if done == Some(true) { plan.pause_ms.draw(&mut rng) } else { BACKOFF_MS.draw(&mut rng) };
+            let pause = if done { plan.pause_ms.draw(&mut rng) } else { BACKOFF_MS.draw(&mut rng) };
             let over = tokio::select! {
                 biased;
                 _ = phase.changed() => true,
@@ -85,14 +85,14 @@ fn begin(world: &World, plan: &AdminPlan, rng: &mut fastrand::Rng) -> Begun {
     Begun { id, topic: NewTopic { name, partitions, validate_only }, may_exist: false }
 }
 
-/// Tries once; says whether that went well, or nothing if the outcome is still open.
-async fn create(world: &World, link: &Link, begun: &mut Begun) -> Option<bool> {
+/// Tries once; says whether the outcome is known.
+async fn create(world: &World, link: &Link, begun: &mut Begun) -> bool {
     let Begun { id, topic, may_exist } = begun;
     let answer = match link.create_topics(std::slice::from_ref(topic)).await {
-        Ok(answers) => answers.into_iter().next()?,
+        Ok(mut answers) => answers.remove(0),
         Err(_) => {
             *may_exist = !topic.validate_only;
-            return None;
+            return false;
         }
     };
     let outcome = match answer.error {
@@ -102,7 +102,7 @@ async fn create(world: &World, link: &Link, begun: &mut Begun) -> Option<bool> {
         ErrorCode::InvalidPartitions if topic.partitions == 0 => Created::Failed,
         error if is_passing(error) => {
             *may_exist = !topic.validate_only;
-            return None;
+            return false;
         }
         error => {
             world.complain(format!("the creation of {topic:?} is refused: {error}"));
@@ -114,7 +114,7 @@ async fn create(world: &World, link: &Link, begun: &mut Begun) -> Option<bool> {
     }
     let now_ns = world.now_ns();
     world.history().end_creation(*id, outcome, now_ns);
-    Some(true)
+    true
 }
 
 /// Lists all topics; says whether there was an answer.
