@@ -81,7 +81,7 @@ pub(super) async fn handle(
                     topic.name.as_str(),
                     index,
                     failed.error,
-                    failed.message.as_deref(),
+                    failed.message.as_deref().or(failed.detail.as_deref()),
                 );
             }
             partitions.push((index, result));
@@ -121,6 +121,8 @@ struct Appended {
 struct Failed {
     error: ErrorCode,
     message: Option<String>,
+    /// What the answer has no place for, said in the broker's log.
+    detail: Option<String>,
     /// The log start, where the log itself refused.
     log_start: i64,
     /// The record at fault, and what is wrong with it.
@@ -129,7 +131,7 @@ struct Failed {
 
 impl Failed {
     fn new(error: ErrorCode) -> Self {
-        Self { error, message: None, log_start: -1, record: None }
+        Self { error, message: None, detail: None, log_start: -1, record: None }
     }
 
     fn with(error: ErrorCode, message: impl Into<String>) -> Self {
@@ -141,7 +143,8 @@ impl Failed {
         let message = format!(
             "One or more records have been rejected due to 1 record errors in total, and only showing the first three errors at most: [RecordError(batchIndex={index}, message='{why}')]"
         );
-        Self { error, message: Some(message), log_start: log.offsets().log_start, record: Some((index, why)) }
+        let log_start = log.offsets().log_start;
+        Self { message: Some(message), log_start, record: Some((index, why)), ..Self::new(error) }
     }
 }
 
@@ -200,7 +203,7 @@ impl Produce<'_> {
             return Err(Failed::record(ErrorCode::InvalidRecord, &log, record, why));
         }
         let room = log
-            .reserve(batch.size(), self.deadline)
+            .reserve(&batch, self.deadline)
             .await
             .map_err(|error| Failed::with(ErrorCode::RequestTimedOut, error.to_string()))?;
         match log.append(batch, &facts, self.frame_len, room) {
@@ -331,12 +334,12 @@ fn fault(fault: BatchFault, why: &str) -> Failed {
 }
 
 fn append_failed(log: &PartitionLog, error: AppendError) -> Failed {
-    let log_start = log.offsets().log_start;
+    // Kafka says no more than the code of these.
+    let code =
+        |code| Failed { log_start: log.offsets().log_start, detail: Some(error.to_string()), ..Failed::new(code) };
     match error {
-        AppendError::OutOfOrderSequence(_) => Failed { log_start, ..Failed::new(ErrorCode::OutOfOrderSequenceNumber) },
-        AppendError::InvalidProducerEpoch { .. } => {
-            Failed { log_start, ..Failed::new(ErrorCode::InvalidProducerEpoch) }
-        }
+        AppendError::OutOfOrderSequence { .. } => code(ErrorCode::OutOfOrderSequenceNumber),
+        AppendError::InvalidProducerEpoch { .. } => code(ErrorCode::InvalidProducerEpoch),
         AppendError::InvalidTimestamp { timestamp, min, max } => {
             let why = format!(
                 "Timestamp {timestamp} of message is out of range. The timestamp should be within [{min}, {max}]"

@@ -1,6 +1,6 @@
 //! The partition log: offsets, append, read, producer state, leader epochs, recovery.
 //!
-//! What lives where: [`producer`], [`epochs`], [`state`] and `needs` are pure. `partition` appends and commits, `read`
+//! What lives where: [`producer`], `refused`, [`epochs`], [`state`] and `needs` are pure. `partition` appends and commits, `read`
 //! serves, `write_behind` brings durable records to the segment files, `segments` keeps those files, `recovery` puts it
 //! all together again at start, [`LogManager`] owns the partitions of a broker.
 
@@ -14,6 +14,7 @@ mod partition;
 pub mod producer;
 mod read;
 mod recovery;
+mod refused;
 mod segments;
 mod space;
 pub mod state;

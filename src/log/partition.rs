@@ -36,8 +36,17 @@ pub struct Offsets {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// See [`SequenceError::OutOfOrder`].
-    #[error("out of order sequence: {0}")]
-    OutOfOrderSequence(String),
+    #[error("producer {producer_id} with epoch {epoch} sent sequence {sequence}, but {expected} is next")]
+    OutOfOrderSequence {
+        /// The producer.
+        producer_id: i64,
+        /// Its epoch.
+        epoch: i16,
+        /// The first sequence of the batch.
+        sequence: i32,
+        /// The sequence that would be next.
+        expected: i32,
+    },
     /// See [`SequenceError::InvalidEpoch`].
     #[error("producer {producer_id} with epoch {epoch} has been fenced by a newer epoch")]
     InvalidProducerEpoch {
@@ -273,11 +282,11 @@ impl PartitionLog {
         self.high_watermark.subscribe()
     }
 
-    /// Waits for room for a batch of `bytes` in the partition's queue, until `deadline`.
+    /// Waits for room for a batch in the partition's queue, until `deadline`.
     ///
     /// A batch larger than the whole queue takes all of it.
-    pub async fn reserve(&self, bytes: usize, deadline: Monotonic) -> Result<Room, QueueFull> {
-        let limits = &self.shared.config;
+    pub async fn reserve(&self, batch: &RecordBatch, deadline: Monotonic) -> Result<Room, QueueFull> {
+        let (limits, bytes) = (&self.shared.config, batch.size());
         let queue_share = share(bytes, limits.queue_bytes);
         let tail_share = share(bytes, limits.tail.unwritten_bytes);
         let take = async {
@@ -287,7 +296,12 @@ impl PartitionLog {
         };
         tokio::select! { biased;
             room = take => room,
-            () = self.shared.env.sleep_until(deadline) => Err(QueueFull),
+            () = self.shared.env.sleep_until(deadline) => {
+                if let Some(producer) = ProducerBatch::of(batch) {
+                    self.lock().append.refused(&producer, self.shared.env.wall().0);
+                }
+                Err(QueueFull)
+            }
         }
     }
 
@@ -307,12 +321,7 @@ impl PartitionLog {
         if append_time.is_none() {
             check_timestamps(&config, facts, now)?;
         }
-        let producer = ProducerBatch::new(
-            batch.producer_id(),
-            batch.producer_epoch(),
-            batch.base_sequence(),
-            batch.last_offset_delta(),
-        );
+        let producer = ProducerBatch::of(&batch);
         let (done, receiver) = oneshot::channel();
         let waiter = Waiter { done, room: Some(room), backing_bytes };
 
@@ -342,7 +351,12 @@ impl PartitionLog {
                 })
             }
             Ok(Admission::New { base_offset, waiter }) => {
-                self.shared.space.admit(batch.size() as u64).map_err(|_| AppendError::StorageFull)?;
+                if self.shared.space.admit(batch.size() as u64).is_err() {
+                    if let Some(producer) = &producer {
+                        inner.append.refused(producer, now);
+                    }
+                    return Err(AppendError::StorageFull);
+                }
                 let stamp = append_time.map_or_else(|| facts.create_stamp(&batch), Stamp::Append);
                 let batch = batch.assign(base_offset, self.leader_epoch(), stamp);
                 let last_offset = batch.last_offset();
@@ -369,10 +383,11 @@ impl PartitionLog {
             Ok(lsn) => self.commit(ticket, lsn),
             Err(error) => {
                 self.shared.space.suspect();
+                let now = self.shared.env.wall().0;
                 let waiters = {
                     let mut inner = self.lock();
                     inner.taken_back = true;
-                    inner.append.failed(ticket)
+                    inner.append.failed(ticket, now)
                 };
                 for waiter in waiters {
                     let _ = waiter.done.send(Err(AppendError::Wal(error.to_string())));
@@ -449,16 +464,12 @@ fn share(bytes: usize, of: usize) -> u32 {
 }
 
 fn sequence_error(error: SequenceError, batch: &RecordBatch) -> AppendError {
+    let (producer_id, epoch) = (batch.producer_id(), batch.producer_epoch());
     match error {
-        SequenceError::OutOfOrder => AppendError::OutOfOrderSequence(format!(
-            "producer {} epoch {} sent sequence {}",
-            batch.producer_id(),
-            batch.producer_epoch(),
-            batch.base_sequence()
-        )),
-        SequenceError::InvalidEpoch => {
-            AppendError::InvalidProducerEpoch { producer_id: batch.producer_id(), epoch: batch.producer_epoch() }
+        SequenceError::OutOfOrder { expected } => {
+            AppendError::OutOfOrderSequence { producer_id, epoch, sequence: batch.base_sequence(), expected }
         }
+        SequenceError::InvalidEpoch => AppendError::InvalidProducerEpoch { producer_id, epoch },
     }
 }
 

@@ -8,13 +8,15 @@
 //! | equal | anything else | `OutOfOrder` |
 //! | newer | 0 | `Append`, the window starts afresh |
 //! | newer | not 0 | `OutOfOrder` |
-//! | producer unknown here (new, or idle so long that it was forgotten) | any | `Append` |
+//! | producer unknown here (new, or idle so long that it was forgotten) | any | `Append`, unless an earlier one was refused (`refused`) |
 //!
 //! Sources: KIP-98, and the five batches in flight that clients rely on (KAFKA-5494).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::wire::batch::RecordBatch;
 
 /// Batches remembered per producer: what a client may have in flight with idempotence.
 pub const WINDOW: usize = 5;
@@ -35,6 +37,11 @@ pub struct ProducerBatch {
 }
 
 impl ProducerBatch {
+    /// What matters of a batch as it is sent or stored, or `None` for a producer without idempotence.
+    pub fn of(batch: &RecordBatch) -> Option<Self> {
+        Self::new(batch.producer_id(), batch.producer_epoch(), batch.base_sequence(), batch.last_offset_delta())
+    }
+
     /// The batch's identity, or `None` for a producer without idempotence.
     pub fn new(producer_id: i64, epoch: i16, first_sequence: i32, last_offset_delta: i32) -> Option<Self> {
         (producer_id >= 0).then(|| Self {
@@ -80,7 +87,10 @@ pub enum Verdict {
     /// A retry of a batch that was appended already.
     Duplicate(Appended),
     /// A gap: an earlier batch is missing, or this one is too old to be known.
-    OutOfOrder,
+    OutOfOrder {
+        /// The sequence that is next.
+        expected: i32,
+    },
     /// The producer has been fenced by a newer epoch.
     InvalidEpoch,
 }
@@ -113,15 +123,15 @@ impl Producers {
             return Verdict::InvalidEpoch;
         }
         if batch.epoch > producer.epoch {
-            return if batch.first_sequence == 0 { Verdict::Append } else { Verdict::OutOfOrder };
+            return if batch.first_sequence == 0 { Verdict::Append } else { Verdict::OutOfOrder { expected: 0 } };
         }
         let same =
             |seen: &&Appended| (seen.first_sequence, seen.last_sequence) == (batch.first_sequence, batch.last_sequence);
         if let Some(first_time) = producer.window.iter().find(same) {
             return Verdict::Duplicate(*first_time);
         }
-        match producer.window.back() {
-            Some(last) if batch.first_sequence != advance_sequence(last.last_sequence, 1) => Verdict::OutOfOrder,
+        match producer.window.back().map(|last| advance_sequence(last.last_sequence, 1)) {
+            Some(expected) if batch.first_sequence != expected => Verdict::OutOfOrder { expected },
             _ => Verdict::Append,
         }
     }
@@ -180,6 +190,11 @@ impl Producers {
     /// Forgets producers that have appended nothing since `before` (wall clock, milliseconds).
     pub fn expire(&mut self, before: i64) {
         self.by_id.retain(|_, producer| producer.seen >= before);
+    }
+
+    /// Whether a producer is known.
+    pub fn knows(&self, producer_id: i64) -> bool {
+        self.by_id.contains_key(&producer_id)
     }
 
     /// Number of producers known.
@@ -283,13 +298,13 @@ mod tests {
 
     #[test]
     fn only_the_last_five_are_known() {
-        assert_eq!(with_sequences(0, 6).check(&batch(0, 0, 1)), Verdict::OutOfOrder);
+        assert_eq!(with_sequences(0, 6).check(&batch(0, 0, 1)), Verdict::OutOfOrder { expected: 6 });
     }
 
     #[test]
     fn a_gap_is_seen_and_the_next_in_line_still_fits() {
         let producers = with_sequences(0, 1);
-        assert_eq!(producers.check(&batch(0, 5, 1)), Verdict::OutOfOrder);
+        assert_eq!(producers.check(&batch(0, 5, 1)), Verdict::OutOfOrder { expected: 1 });
         assert_eq!(producers.check(&batch(0, 1, 1)), Verdict::Append);
     }
 
@@ -309,7 +324,7 @@ mod tests {
     #[test]
     fn a_newer_epoch_starts_at_zero_and_fences_the_old() {
         let mut producers = with_sequences(0, 3);
-        assert_eq!(producers.check(&batch(1, 3, 1)), Verdict::OutOfOrder);
+        assert_eq!(producers.check(&batch(1, 3, 1)), Verdict::OutOfOrder { expected: 0 });
         assert_eq!(producers.check(&batch(1, 0, 1)), Verdict::Append);
         producers.append(&batch(1, 0, 1), 3, 3, 0, 0);
         assert_eq!(producers.check(&batch(0, 3, 1)), Verdict::InvalidEpoch);

@@ -351,8 +351,7 @@ impl Rebuild {
     }
 
     fn remember(&mut self, batch: &RecordBatch, base_offset: i64) {
-        let (id, epoch, sequence) = (batch.producer_id(), batch.producer_epoch(), batch.base_sequence());
-        if let Some(producer) = ProducerBatch::new(id, epoch, sequence, batch.last_offset_delta()) {
+        if let Some(producer) = ProducerBatch::of(batch) {
             let seen = self.env.wall().0;
             self.producers.append(&producer, base_offset, batch.last_offset(), batch.max_timestamp(), seen);
         }
@@ -498,7 +497,7 @@ mod tests {
             (0..3).for_each(|_| builder.push(env.wall().0, None, Some(b"value")));
             let batch = builder.build().expect("no codec can fail");
             let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
-            let room = log.reserve(batch.size(), env.now() + std::time::Duration::from_secs(5)).await.expect("room");
+            let room = log.reserve(&batch, env.now() + std::time::Duration::from_secs(5)).await.expect("room");
             let pending = log.append(batch.clone(), &facts, batch.size(), room).expect("appended");
             pending.durable().await.expect("durable");
             manager.close().await;

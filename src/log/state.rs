@@ -7,6 +7,7 @@
 //! | `committed(ticket)` | | − front | = end of the front batch |
 //! | `failed(ticket)`, ticket in flight | = base of its batch | − it and its successors, producers undone | |
 //! | `failed(ticket)`, ticket unknown | | | |
+//! | `refused` | | | |
 //!
 //! Commits come in the order of the appends. A failure takes all successors with it: their offsets would
 //! leave a hole. What the write-ahead log later says about those successors is ignored, since their tickets are gone;
@@ -15,6 +16,7 @@
 use std::collections::VecDeque;
 
 use super::producer::{Appended, ProducerBatch, Producers, Undo, Verdict};
+use super::refused::Refused;
 use crate::wire::batch::RecordBatch;
 
 /// Names one append until it is committed or failed.
@@ -37,6 +39,7 @@ pub struct AppendState<W> {
     log_end: i64,
     high_watermark: i64,
     producers: Producers,
+    refused: Refused,
     in_flight: VecDeque<InFlight<W>>,
     next_ticket: u64,
 }
@@ -61,8 +64,11 @@ pub enum Admission<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     /// See [`Verdict::OutOfOrder`].
-    #[error("the batch does not follow the producer's last one")]
-    OutOfOrder,
+    #[error("the batch does not follow the producer's last one, sequence {expected} is next")]
+    OutOfOrder {
+        /// The sequence that is next.
+        expected: i32,
+    },
     /// See [`Verdict::InvalidEpoch`].
     #[error("the producer has been fenced by a newer epoch")]
     InvalidEpoch,
@@ -80,7 +86,15 @@ pub struct Committed<W> {
 impl<W> AppendState<W> {
     /// State of a partition whose log holds `log_start..log_end`, all of it durable.
     pub fn new(log_start: i64, log_end: i64, producers: Producers) -> Self {
-        Self { log_start, log_end, high_watermark: log_end, producers, in_flight: VecDeque::new(), next_ticket: 0 }
+        Self {
+            log_start,
+            log_end,
+            high_watermark: log_end,
+            producers,
+            refused: Refused::default(),
+            in_flight: VecDeque::new(),
+            next_ticket: 0,
+        }
     }
 
     /// First offset that may be read.
@@ -108,11 +122,31 @@ impl<W> AppendState<W> {
         &mut self.producers
     }
 
+    /// Forgets producers that have been idle since `before` (wall clock, milliseconds).
+    pub fn expire(&mut self, before: i64) {
+        self.producers.expire(before);
+        self.refused.expire(before);
+    }
+
+    /// A batch was not appended for a reason that may pass, so it will be sent again. `now` is the wall clock in milliseconds.
+    pub fn refused(&mut self, producer: &ProducerBatch, now: i64) {
+        if !self.producers.knows(producer.producer_id) {
+            self.refused.note(producer, now);
+        }
+    }
+
     /// Judges a batch.
     pub fn admit(&mut self, producer: Option<&ProducerBatch>, waiter: W) -> Result<Admission<W>, SequenceError> {
+        if let Some(producer) = producer
+            && !self.producers.knows(producer.producer_id)
+            && let Some(expected) = self.refused.comes_before(producer)
+        {
+            crate::sometimes!("log.overtaking_held_back");
+            return Err(SequenceError::OutOfOrder { expected });
+        }
         match producer.map_or(Verdict::Append, |producer| self.producers.check(producer)) {
             Verdict::Append => Ok(Admission::New { base_offset: self.log_end, waiter }),
-            Verdict::OutOfOrder => Err(SequenceError::OutOfOrder),
+            Verdict::OutOfOrder { expected } => Err(SequenceError::OutOfOrder { expected }),
             Verdict::InvalidEpoch => Err(SequenceError::InvalidEpoch),
             Verdict::Duplicate(first) if first.last_offset < self.high_watermark => Ok(Admission::Known(first, waiter)),
             Verdict::Duplicate(first) => {
@@ -131,8 +165,10 @@ impl<W> AppendState<W> {
     pub fn append(&mut self, batch: RecordBatch, producer: Option<&ProducerBatch>, now: i64, waiter: W) -> Ticket {
         assert_eq!(batch.base_offset(), self.log_end, "offsets are dense");
         let last_offset = batch.last_offset();
-        let undo =
-            producer.map(|it| self.producers.append(it, batch.base_offset(), last_offset, batch.max_timestamp(), now));
+        let undo = producer.map(|it| {
+            self.refused.begun(it.producer_id);
+            self.producers.append(it, batch.base_offset(), last_offset, batch.max_timestamp(), now)
+        });
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.log_end = last_offset + 1;
@@ -161,8 +197,8 @@ impl<W> AppendState<W> {
         Some(Committed { batch, waiters })
     }
 
-    /// The append failed: it and all its successors are taken back. Gives all who wait.
-    pub fn failed(&mut self, ticket: Ticket) -> Vec<W> {
+    /// The append failed at `now` (wall clock, milliseconds): it and all its successors are taken back. Gives all who wait.
+    pub fn failed(&mut self, ticket: Ticket, now: i64) -> Vec<W> {
         let Some(position) = self.in_flight.iter().position(|it| it.ticket == ticket) else {
             return Vec::new();
         };
@@ -171,6 +207,9 @@ impl<W> AppendState<W> {
         for lost in taken_back.iter_mut().rev() {
             if let Some(undo) = lost.undo.take() {
                 self.producers.undo(undo);
+            }
+            if let Some(producer) = ProducerBatch::of(&lost.batch) {
+                self.refused(&producer, now);
             }
         }
         taken_back.into_iter().flat_map(|lost| lost.waiters).collect()
@@ -194,8 +233,7 @@ mod tests {
     }
 
     fn producer(batch: &RecordBatch) -> Option<ProducerBatch> {
-        let (id, epoch, sequence) = (batch.producer_id(), batch.producer_epoch(), batch.base_sequence());
-        ProducerBatch::new(id, epoch, sequence, batch.last_offset_delta())
+        ProducerBatch::of(batch)
     }
 
     /// Offers a batch; appends it if it is new.
@@ -244,9 +282,9 @@ mod tests {
         state.committed(durable);
         let lost = offer(&mut state, &batch(1, 1), 2);
         let successor = offer(&mut state, &batch(2, 1), 3);
-        assert_eq!(state.failed(lost), [2, 3]);
+        assert_eq!(state.failed(lost, 0), [2, 3]);
         assert_eq!((state.log_end(), state.high_watermark(), state.is_idle()), (1, 1, true));
-        assert!(state.failed(successor).is_empty(), "it is gone already");
+        assert!(state.failed(successor, 0).is_empty(), "it is gone already");
         assert!(state.committed(successor).is_none());
         // The producer sends the lost batch again: it is neither a duplicate nor out of order.
         let again = offer(&mut state, &batch(1, 1), 4);
@@ -254,11 +292,31 @@ mod tests {
     }
 
     #[test]
+    fn a_producer_begins_with_what_was_refused() {
+        let mut state = fresh();
+        let sent = [batch(0, 1), batch(1, 1), batch(2, 1)];
+        // The first finds no room; when the second comes there would be some.
+        state.refused(&producer(&sent[0]).expect("idempotent"), 0);
+        let overtaking = |state: &mut State| state.admit(producer(&sent[1]).as_ref(), 1);
+        assert!(matches!(overtaking(&mut state), Err(SequenceError::OutOfOrder { expected: 0 })));
+        // The first is taken, but the write-ahead log fails, and the second is still not the beginning.
+        let first = offer(&mut state, &sent[0], 0);
+        let second = offer(&mut state, &sent[1], 1);
+        assert_eq!((state.failed(first, 0), state.failed(second, 0)), (vec![0, 1], vec![]));
+        assert!(matches!(overtaking(&mut state), Err(SequenceError::OutOfOrder { expected: 0 })));
+        for (waiter, one) in (0..).zip(&sent) {
+            let ticket = offer(&mut state, one, waiter);
+            assert!(state.committed(ticket).is_some());
+        }
+        assert_eq!(state.high_watermark(), 3);
+    }
+
+    #[test]
     fn a_failure_leaves_what_is_before_it_in_flight() {
         let mut state = fresh();
         let first = offer(&mut state, &batch(0, 2), 1);
         let second = offer(&mut state, &batch(2, 1), 2);
-        assert_eq!(state.failed(second), [2]);
+        assert_eq!(state.failed(second, 0), [2]);
         assert_eq!((state.log_end(), state.high_watermark()), (2, 0));
         assert_eq!(state.committed(first).map(|it| it.waiters), Some(vec![1]));
         assert_eq!((state.log_end(), state.high_watermark()), (2, 2));

@@ -55,7 +55,7 @@ fn batch(from: i64, records: i64, producer: Option<i32>) -> RecordBatch {
 async fn append(env: &Env, log: &Arc<PartitionLog>, batch: RecordBatch) -> Result<i64, AppendError> {
     let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
     let size = batch.size();
-    let room = log.reserve(size, env.now() + Duration::from_secs(10)).await.expect("room");
+    let room = log.reserve(&batch, env.now() + Duration::from_secs(10)).await.expect("room");
     let pending = log.append(batch, &facts, size, room)?;
     let base_offset = pending.base_offset;
     pending.durable().await.map(|()| base_offset)
@@ -162,7 +162,10 @@ fn a_retry_after_a_restart_is_answered_with_its_first_offset() {
         let manager = open_with(&env, dir, spec(2, 1 << 20)).await;
         let log = manager.partition(&KEY).expect("the partition");
         assert_eq!(append(&env, &log, batch(3, 2, Some(3))).await, Ok(3));
-        assert!(matches!(append(&env, &log, batch(9, 1, Some(9))).await, Err(AppendError::OutOfOrderSequence(_))));
+        assert!(matches!(
+            append(&env, &log, batch(9, 1, Some(9))).await,
+            Err(AppendError::OutOfOrderSequence { expected: 5, .. })
+        ));
         assert_eq!(append(&env, &log, batch(5, 1, Some(5))).await, Ok(5));
         assert_eq!(log.offsets().log_end, 6);
         manager.close().await;

@@ -146,7 +146,7 @@ impl PartitionLog {
         writer
             .checkpoint(|segment, position, next_offset| {
                 let mut inner = self.lock();
-                inner.append.producers().expire(expired);
+                inner.append.expire(expired);
                 covered = inner.covered_lsn();
                 Checkpoint {
                     lsn: covered,
