@@ -43,6 +43,9 @@ pub struct Request {
     pub scheduler: Option<u64>,
     /// The fault plan, if it is not to be drawn.
     pub plan: Option<Plan>,
+    /// The arguments of `replay` that run precisely this again; see [`shell_word`].
+    #[serde(default)]
+    pub replay: String,
     /// Where the whole trace goes, if it is asked for.
     pub trace_file: Option<PathBuf>,
     /// Where the timeline goes, if it is asked for.
@@ -56,8 +59,10 @@ pub struct Request {
 impl Request {
     /// A seed as it is drawn.
     pub fn new(scenario: impl Into<String>, seed: u64) -> Self {
+        let scenario = scenario.into();
         Self {
-            scenario: scenario.into(),
+            replay: format!("{} --seed {seed}", shell_word(&scenario)),
+            scenario,
             seed,
             scheduler: None,
             plan: None,
@@ -76,11 +81,20 @@ impl Request {
             format.with_ansi(std::io::stderr().is_terminal()).with_env_filter(filter).init();
         }
         let timeline = self.timeline_file.is_some();
-        let Self { seed, scheduler, plan, .. } = self;
-        let run = Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, trace, timeline };
+        let Self { seed, scheduler, plan, replay, .. } = self;
+        let run = Run { scenario: scenario::find(&self.scenario)?, seed, scheduler, plan, replay, trace, timeline };
         let report = runner::run(&run);
         Ok(Report { scenario: self.scenario, cpu_ms: cpu_time().as_millis() as u64, ..report })
     }
+}
+
+/// A word of a command as a shell must be given it: in quotes where it has anything unusual in it.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Processor time of this process so far. Not through the C library, whose clocks the simulator replaces.
@@ -121,6 +135,7 @@ fn one() -> Result<(), Box<dyn Error>> {
 pub struct Seed {
     scenario: String,
     seed: u64,
+    replay: String,
     child: Child,
     output: PathBuf,
     errors: PathBuf,
@@ -141,7 +156,8 @@ impl Seed {
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(&serde_json::to_vec(request)?)?;
         }
-        Ok(Self { scenario: request.scenario.clone(), seed: request.seed, child, output, errors, looks: 0 })
+        let Request { scenario, seed, replay, .. } = request.clone();
+        Ok(Self { scenario, seed, replay, child, output, errors, looks: 0 })
     }
 
     /// Ends it without a report.
@@ -179,7 +195,7 @@ impl Seed {
         let report = serde_json::from_slice(&output).unwrap_or_else(|_| {
             let what =
                 if hangs { format!("it did not end within {:?}", LOOK_EVERY * LOOKS_MAX) } else { tail(&errors) };
-            Report::lost(&self.scenario, self.seed, Failure::new("simulator", what))
+            Report::lost(&self.scenario, self.seed, &self.replay, Failure::new("simulator", what))
         });
         Ok(Some((report, errors)))
     }
@@ -279,4 +295,17 @@ fn difference(first: &[u8], second: &[u8]) -> String {
     let line = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(its end)".to_owned());
     let before = first[at.saturating_sub(5)..at].join("\n    ");
     format!("the traces part at line {}:\n    {before}\n  < {}\n  > {}", at + 1, line(&first), line(&second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        assert_eq!(Request::new("mixed", 4).replay, "mixed --seed 4");
+        assert_eq!(shell_word("out/mixed-42.toml"), "out/mixed-42.toml");
+        assert_eq!(shell_word("my runs/it's.toml"), r"'my runs/it'\''s.toml'");
+        assert_eq!(shell_word(""), "''");
+    }
 }

@@ -76,6 +76,9 @@ struct ReplayArgs {
     /// The seed; without it, the runs that are pinned in the file.
     #[arg(long)]
     seed: Option<u64>,
+    /// Which of the runs that are pinned in the file, from 1; without it, all of them.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "seed")]
+    pinned: Option<usize>,
     /// The scheduler's seed, if another.
     #[arg(long)]
     scheduler: Option<u64>,
@@ -89,7 +92,7 @@ struct ReplayArgs {
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
     /// Takes the fault plan from a TOML file instead of drawing it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "seed")]
     plan: Option<PathBuf>,
     /// Writes the fault plan to a TOML file, to be edited.
     #[arg(long, value_name = "FILE")]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use kilo_sim::child::{Request, Seed};
+use kilo_sim::child::{Request, Seed, shell_word};
 use kilo_sim::plan::Plan;
 use kilo_sim::runner::Report;
 use kilo_sim::scenario;
@@ -16,31 +16,54 @@ use crate::ReplayArgs;
 /// Replays a seed, or what is pinned in the file.
 pub fn replay(args: &ReplayArgs) -> Done {
     let scenario = scenario::find(&args.scenario)?;
-    let request = |seed| Request {
+    let request = |seed, choice: &str| Request {
         log: args.log.clone(),
         timeline_file: args.html.clone(),
+        replay: replay_arguments(args, choice),
         ..Request::new(&args.scenario, seed)
     };
     // Each with the check that it is said to fail, if any.
     let mut requests = Vec::new();
     if let Some(seed) = args.seed {
         let plan = args.plan.as_deref().map(read_plan).transpose()?;
-        requests.push((Request { scheduler: args.scheduler, plan, ..request(seed) }, None));
+        requests.push((Request { scheduler: args.scheduler, plan, ..request(seed, &format!("--seed {seed}")) }, None));
     } else {
-        let pinned = |one: &scenario::Pinned| {
+        let count = scenario.pinned.len();
+        for (number, one) in (1..).zip(&scenario.pinned) {
+            if args.pinned.is_some_and(|wanted| wanted != number) {
+                continue;
+            }
             let (scheduler, plan) = (args.scheduler.or(one.scheduler), Some(one.plan.clone()));
-            (Request { scheduler, plan, ..request(one.seed) }, one.fails.clone())
-        };
-        requests.extend(scenario.pinned.iter().map(pinned));
+            let choice = if count > 1 { format!("--pinned {number}") } else { String::new() };
+            requests.push((Request { scheduler, plan, ..request(one.seed, &choice) }, one.fails.clone()));
+        }
+        if let Some(number) = args.pinned.filter(|_| requests.is_empty()) {
+            return Err(format!("`{}` has {count} pinned runs, and none of number {number}", args.scenario).into());
+        }
     }
     if requests.is_empty() {
         return Err(format!("`{}` has no pinned run: say which seed, with --seed N", args.scenario).into());
+    }
+    if let (2.., Some(_)) = (requests.len(), args.html.as_ref().or(args.save_plan.as_ref())) {
+        let count = requests.len();
+        return Err(
+            format!("`{}` has {count} pinned runs, a file takes one: choose with --pinned N", args.scenario).into()
+        );
     }
     let mut is_good = true;
     for (request, fails) in requests {
         is_good &= one(args, request, fails.as_deref())?;
     }
     Ok(is_good)
+}
+
+/// What to give `replay` to have this run again, and no other.
+fn replay_arguments(args: &ReplayArgs, choice: &str) -> String {
+    let mut words = vec![shell_word(&args.scenario)];
+    words.extend((!choice.is_empty()).then(|| choice.to_owned()));
+    words.extend(args.plan.as_ref().map(|path| format!("--plan {}", shell_word(&path.display().to_string()))));
+    words.extend(args.scheduler.map(|seed| format!("--scheduler {seed}")));
+    words.join(" ")
 }
 
 fn read_plan(path: &Path) -> Result<Plan, String> {

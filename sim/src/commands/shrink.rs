@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use kilo_sim::child::Request;
+use kilo_sim::child::{Request, shell_word};
 use kilo_sim::scenario;
 use kilo_sim::shrink::{self, Shrunk, Tries};
 
@@ -30,6 +30,6 @@ pub fn shrink(args: &ShrinkArgs) -> Done {
         plan.faults()
     );
     let mutants: String = args.mutant.iter().map(|name| format!(" --mutant {name}")).collect();
-    println!("replay: cargo sim replay {}{mutants}", path.display());
+    println!("replay: cargo sim replay {}{mutants}", shell_word(&path.display().to_string()));
     Ok(true)
 }

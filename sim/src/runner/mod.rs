@@ -39,6 +39,8 @@ pub struct Run {
     pub scheduler: Option<u64>,
     /// The fault plan; drawn from the seed if `None`.
     pub plan: Option<Plan>,
+    /// The arguments of `replay` that run precisely this again.
+    pub replay: String,
     /// What becomes of the trace.
     pub trace: TraceMode,
     /// Whether a timeline is made.

@@ -33,6 +33,8 @@ pub struct Report {
     pub scenario: String,
     /// The seed.
     pub seed: u64,
+    /// The arguments of `replay` that run precisely this again.
+    pub replay: String,
     /// Hash of the whole trace, in hexadecimal.
     pub trace_hash: String,
     /// Lines of the trace.
@@ -114,6 +116,7 @@ impl Report {
         Self {
             scenario: run.scenario.name.clone(),
             seed: run.seed,
+            replay: run.replay.clone(),
             trace_hash: String::new(),
             trace_lines: 0,
             simulated_ms: 0,
@@ -138,10 +141,10 @@ impl Report {
     }
 
     /// The report of a run whose process came to no result.
-    pub fn lost(scenario: &str, seed: u64, failure: Failure) -> Self {
+    pub fn lost(scenario: &str, seed: u64, replay: &str, failure: Failure) -> Self {
         let scenario = crate::scenario::Scenario { name: scenario.to_owned(), ..Default::default() };
-        let run =
-            Run { scenario, seed, scheduler: None, plan: None, trace: crate::trace::TraceMode::Hash, timeline: false };
+        let (replay, trace) = (replay.to_owned(), crate::trace::TraceMode::Hash);
+        let run = Run { scenario, seed, scheduler: None, plan: None, replay, trace, timeline: false };
         Self::broken(&run, Plan::default(), vec![failure])
     }
 
@@ -150,9 +153,9 @@ impl Report {
         self.failures.is_empty()
     }
 
-    /// The one command that runs this seed again.
+    /// The one command that runs precisely this again.
     pub fn replay_command(&self) -> String {
-        let mut command = format!("cargo sim replay {} --seed {}", self.scenario, self.seed);
+        let mut command = format!("cargo sim replay {}", self.replay);
         for mutant in crate::child::mutants() {
             command.push_str(" --mutant ");
             command.push_str(&mutant);
