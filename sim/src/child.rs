@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::plan::Plan;
 use crate::runner::{self, Failure, Report, Run};
@@ -77,7 +79,7 @@ impl Request {
         kilo::io::probe::plant(mutants());
         if let Some(filter) = &self.log {
             let filter = tracing_subscriber::EnvFilter::try_new(filter)?;
-            let format = tracing_subscriber::fmt().without_time().with_writer(std::io::stderr);
+            let format = tracing_subscriber::fmt().with_timer(SimulatedTime).with_writer(std::io::stderr);
             format.with_ansi(std::io::stderr().is_terminal()).with_env_filter(filter).init();
         }
         let timeline = self.timeline_file.is_some();
@@ -95,6 +97,15 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// What stands before a log line, instead of the time of day.
+struct SimulatedTime;
+
+impl FormatTime for SimulatedTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        write!(writer, "{}", crate::host::Now)
+    }
 }
 
 /// Processor time of this process so far. Not through the C library, whose clocks the simulator replaces.

@@ -14,6 +14,7 @@ pub mod host;
 pub mod net;
 pub mod oracle;
 pub mod plan;
+pub mod probes;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;

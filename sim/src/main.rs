@@ -3,6 +3,7 @@
 
 mod commands;
 
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -162,6 +163,10 @@ fn main() -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        // Whoever reads the output has had enough, as `head` has.
+        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("{error}");
             ExitCode::from(2)

@@ -18,6 +18,16 @@ pub enum TraceMode {
     Keep,
 }
 
+/// Simulated time, given in nanoseconds, in seconds with microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds(pub u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}s", self.0 / 1_000_000_000, self.0 / 1_000 % 1_000_000)
+    }
+}
+
 /// How many lines [`TraceMode::Hash`] keeps.
 const TAIL_LINES: usize = 400;
 
@@ -67,7 +77,7 @@ impl Trace {
         self.gauges.as_deref().unwrap_or_default()
     }
 
-    /// Appends a line: the time in nanoseconds, who, and what.
+    /// Appends a line: the time in seconds, who, and what.
     pub fn line(&mut self, now_ns: u64, who: &str, what: fmt::Arguments<'_>) {
         if let Some(gauges) = &mut self.gauges {
             let noted = kilo::io::probe::take_gauges().into_iter();
@@ -75,7 +85,8 @@ impl Trace {
         }
         self.line.clear();
         // Writing to a string cannot fail.
-        let _ = writeln!(self.line, "{now_ns} {who} {what}");
+        let (s, ns) = (now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+        let _ = writeln!(self.line, "{s}.{ns:09} {who} {what}");
         self.hasher.write(self.line.as_bytes());
         self.lines += 1;
         match self.mode {

@@ -7,6 +7,7 @@ pub mod shrink;
 mod tally;
 
 use std::error::Error;
+use std::io::{Write as _, stdout};
 use std::ops::Range;
 
 use kilo_sim::child::{self, Comparison};
@@ -41,7 +42,7 @@ fn unreached_mutants(is_reached: impl Fn(&str) -> bool) -> Result<(), Box<dyn Er
 /// Prints every scenario with what it is about.
 pub fn list() -> Done {
     for name in scenario::names()? {
-        println!("{name:24} {}", scenario::find(&name)?.about);
+        writeln!(stdout(), "{name:24} {}", scenario::find(&name)?.about)?;
     }
     Ok(true)
 }
@@ -81,12 +82,12 @@ pub fn check_determinism(names: &[String], seeds: &Range<u64>, jobs: usize) -> D
                 }
                 Err(difference) => {
                     different += 1;
-                    println!("{name} seed {seed}: DIFFERENT, {difference}");
+                    writeln!(stdout(), "{name} seed {seed}: DIFFERENT, {difference}")?;
                 }
             }
         }
         std::thread::sleep(child::LOOK_EVERY);
     }
-    println!("{equal} seeds gave equal traces ({lines} lines), {different} differ");
+    writeln!(stdout(), "{equal} seeds gave equal traces ({lines} lines), {different} differ")?;
     Ok(different == 0)
 }

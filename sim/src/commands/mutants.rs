@@ -14,6 +14,7 @@
 //! `ci/mutants` makes one.
 
 use std::fs;
+use std::io::{Write as _, stdout};
 use std::path::Path;
 use std::process::Command;
 
@@ -71,7 +72,13 @@ pub fn hunt(args: &MutantsArgs) -> Done {
             missed.push(header.name.as_str());
         }
     }
-    println!("planted faults: {} found, {} missed {}", headers.len() - missed.len(), missed.len(), missed.join(" "));
+    writeln!(
+        stdout(),
+        "planted faults: {} found, {} missed {}",
+        headers.len() - missed.len(),
+        missed.len(),
+        missed.join(" ")
+    )?;
     Ok(missed.is_empty())
 }
 
@@ -123,13 +130,16 @@ fn one(header: &Header, jobs: usize) -> Done {
     }
     let Header { name, check, scenario, .. } = header;
     match found {
-        Some(seed) => println!("{name:36} found after {:4} seeds by `{check}` ({scenario} seed {seed})", seed + 1),
+        Some(seed) => {
+            writeln!(stdout(), "{name:36} found after {:4} seeds by `{check}` ({scenario} seed {seed})", seed + 1)?
+        }
         None => {
             let others: Vec<String> = others.into_iter().collect();
             let others = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
-            println!(
+            writeln!(
+                stdout(),
                 "{name:36} NOT FOUND in {done} seeds of {scenario} by `{check}`; reached in {reached}, other checks: {others}"
-            );
+            )?;
         }
     }
     Ok(found.is_some())

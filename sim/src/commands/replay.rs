@@ -1,7 +1,7 @@
 //! One seed again, with all that there is to tell about it.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Write as _, stdout};
 use std::path::Path;
 
 use kilo_sim::child::{Request, Seed, shell_word};
@@ -82,21 +82,21 @@ fn one(args: &ReplayArgs, mut request: Request, fails: Option<&str>) -> Done {
         let text = fs::read(&path).unwrap_or_default();
         // Absent if the run broke off, which the report tells.
         let _ = fs::remove_file(&path);
-        std::io::stdout().write_all(&text)?;
+        stdout().write_all(&text)?;
     }
     if let Some(path) = &args.save_plan {
         let text = toml::to_string(&report.plan)?;
         fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    print!("{}{report}", report.plan);
+    write!(stdout(), "{}{report}", report.plan)?;
     if let Some(check) = fails.filter(|check| !report.checks().contains_key(check)) {
-        println!("it was pinned because it failed `{check}`, and does not fail that any more");
+        writeln!(stdout(), "it was pinned because it failed `{check}`, and does not fail that any more")?;
     }
     let mut probes = String::new();
     write_probes(&mut probes, &report.probes)?;
-    print!("{probes}");
+    write!(stdout(), "{probes}")?;
     if let Some(path) = &args.html {
-        println!("timeline: {}", path.display());
+        writeln!(stdout(), "timeline: {}", path.display())?;
     }
     unreached_mutants(|name| report.probes.contains_key(name))?;
     Ok(report.is_good())

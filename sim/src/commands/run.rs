@@ -1,16 +1,21 @@
 //! A campaign: scenarios over seeds.
 
+use std::error::Error;
 use std::fs;
-use std::time::Instant;
+use std::io::{self, Write as _, stdout};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kilo_sim::child::{self, Request, Seed};
 use kilo_sim::runner::Report;
 use serde::Serialize;
 
-use super::tally::Tally;
+use super::tally::{Tally, write_list};
 use super::{Done, find_all, unreached_mutants};
 use crate::RunArgs;
+
+/// How often a campaign that has no terminal for its progress bar says how far it is.
+const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// What a campaign came to, for other programs.
 #[derive(Serialize)]
@@ -42,6 +47,8 @@ struct Campaign<'a> {
     tallies: Vec<Tally>,
     failures: Vec<Failed>,
     progress: ProgressBar,
+    /// When the next line is due, where there is no progress bar.
+    line_at: Instant,
     is_over: bool,
 }
 
@@ -56,6 +63,7 @@ pub fn campaign(args: &RunArgs) -> Done {
         tallies: scenarios.iter().map(|(_, scenario)| Tally::new(scenario)).collect(),
         failures: Vec::new(),
         progress: ProgressBar::new(total).with_style(style),
+        line_at: began + LINE_EVERY,
         is_over: false,
     };
     let mut work = args.seeds.clone().flat_map(|seed| (0..scenarios.len()).map(move |at| (at, seed)));
@@ -71,7 +79,7 @@ pub fn campaign(args: &RunArgs) -> Done {
         let mut index = 0;
         while index < running.len() {
             match running[index].1.poll()? {
-                Some(report) => campaign.take(running.swap_remove(index).0, &report),
+                Some(report) => campaign.take(running.swap_remove(index).0, &report)?,
                 None => index += 1,
             }
         }
@@ -81,25 +89,50 @@ pub fn campaign(args: &RunArgs) -> Done {
 }
 
 impl Campaign<'_> {
-    fn take(&mut self, scenario: usize, report: &Report) {
+    fn take(&mut self, scenario: usize, report: &Report) -> io::Result<()> {
         self.tallies[scenario].add(report);
         self.progress.inc(1);
+        self.say_how_far();
         if report.is_good() {
-            return;
+            return Ok(());
         }
-        self.progress.suspend(|| print!("{report}"));
+        self.progress.suspend(|| write!(stdout(), "{report}"))?;
         let checks: Vec<String> = report.checks().into_keys().map(str::to_owned).collect();
         self.is_over |= self.args.fail_fast || self.args.until.as_ref().is_some_and(|check| checks.contains(check));
         let (scenario, replay) = (report.scenario.clone(), report.replay_command());
         self.failures.push(Failed { scenario, seed: report.seed, checks, replay });
         self.progress.set_message(format!("{} failed, ", self.failures.len()));
+        Ok(())
+    }
+
+    /// A line now and then, where a progress bar cannot be seen: into a file or a pipe.
+    fn say_how_far(&mut self) {
+        let now = Instant::now();
+        if self.progress.is_hidden() && now >= self.line_at {
+            self.line_at = now + LINE_EVERY;
+            let (done, all) = (self.progress.position(), self.progress.length().unwrap_or_default());
+            let (failed, left) = (self.failures.len(), self.progress.eta());
+            eprintln!("{done} of {all} seeds, {failed} failed, about {} s left", left.as_secs());
+        }
+    }
+
+    /// The probes that no run came by, which tells what a campaign did not test.
+    fn write_never_hit(&self) -> Result<(), Box<dyn Error>> {
+        let is_hit = |name: &str| self.tallies.iter().any(|tally| tally.probes.contains_key(name));
+        let mut never = kilo_sim::probes::names().filter(|name| !is_hit(name)).map(str::to_owned).peekable();
+        if never.peek().is_some() {
+            let mut lines = String::new();
+            write_list(&mut lines, "probes that no run came by:", never)?;
+            write!(stdout(), "{lines}")?;
+        }
+        Ok(())
     }
 
     fn finish(mut self, began: Instant) -> Done {
         self.progress.finish_and_clear();
         self.failures.sort_by(|a, b| (&a.scenario, a.seed).cmp(&(&b.scenario, b.seed)));
         for tally in &self.tallies {
-            print!("{tally}");
+            write!(stdout(), "{tally}")?;
         }
         let sum = |part: fn(&Tally) -> u64| self.tallies.iter().map(part).sum::<u64>();
         let (simulated_ms, cpu_ms) = (sum(|tally| tally.simulated_ms), sum(|tally| tally.cpu_ms));
@@ -116,7 +149,8 @@ impl Campaign<'_> {
             scenarios: &self.tallies,
             failures: &self.failures,
         };
-        println!(
+        writeln!(
+            stdout(),
             "{} simulated s in {:.1} s: {:.0} simulated hours per core hour, {:.0} operations judged and {:.1} recoveries \
              per core second; the oracle judges {:.0} operations in a second of its own",
             simulated_ms / 1000,
@@ -125,12 +159,13 @@ impl Campaign<'_> {
             summary.operations_per_core_second,
             summary.recoveries_per_core_second,
             summary.operations_judged_per_second
-        );
+        )?;
+        self.write_never_hit()?;
         for failed in &self.failures {
-            println!("failed: {}", failed.replay);
+            writeln!(stdout(), "failed: {}", failed.replay)?;
         }
         if self.failures.is_empty() {
-            println!("no check failed");
+            writeln!(stdout(), "no check failed")?;
         }
         if let Some(path) = &self.args.json {
             let text = serde_json::to_string_pretty(&summary)?;

@@ -1,6 +1,7 @@
 //! A failing seed, made small.
 
 use std::fs;
+use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 
 use kilo_sim::child::{Request, shell_word};
@@ -17,19 +18,20 @@ pub fn shrink(args: &ShrinkArgs) -> Done {
     let request = Request::new(&args.scenario, args.seed);
     let mut progress = |line: String| eprintln!("{line}");
     let Some(shrunk) = shrink::shrink(&request, args.check.as_deref(), &tries, &mut progress)? else {
-        println!("{} seed {} does not fail: there is nothing to shrink", args.scenario, args.seed);
+        writeln!(stdout(), "{} seed {} does not fail: there is nothing to shrink", args.scenario, args.seed)?;
         return Ok(false);
     };
     let Shrunk { check, before, plan, scheduler, runs, .. } = &shrunk;
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}.toml", scenario.name, args.seed)));
     let text = shrink::scenario_text(&scenario, args.seed, &shrunk)?;
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    print!("{plan}");
-    println!(
+    write!(stdout(), "{plan}")?;
+    writeln!(
+        stdout(),
         "fails with `{check}`: {} faults of {before} are left, after {runs} runs (scheduler {scheduler})",
         plan.faults()
-    );
+    )?;
     let mutants: String = args.mutant.iter().map(|name| format!(" --mutant {name}")).collect();
-    println!("replay: cargo sim replay {}{mutants}", shell_word(&path.display().to_string()));
+    writeln!(stdout(), "replay: cargo sim replay {}{mutants}", shell_word(&path.display().to_string()))?;
     Ok(true)
 }

@@ -122,16 +122,22 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The probes in lines of bounded length.
+/// The probes with their counts.
 pub fn write_probes(f: &mut impl fmt::Write, probes: &BTreeMap<String, u64>) -> fmt::Result {
-    let mut line = String::from("  probes:");
-    for (name, count) in probes {
-        let cell = format!(" {name} {count},");
-        if line.len() + cell.len() > LINE_CHARS {
+    write_list(f, "  probes:", probes.iter().map(|(name, count)| format!("{name} {count}")))
+}
+
+/// A list in lines of bounded length.
+pub fn write_list(f: &mut impl fmt::Write, head: &str, items: impl Iterator<Item = String>) -> fmt::Result {
+    let mut line = head.to_owned();
+    for item in items {
+        if line.len() + item.len() + 2 > LINE_CHARS {
             writeln!(f, "{line}")?;
             line = String::from("   ");
         }
-        line.push_str(&cell);
+        line.push(' ');
+        line.push_str(&item);
+        line.push(',');
     }
     writeln!(f, "{}", line.trim_end_matches(','))
 }

@@ -17,15 +17,32 @@ use super::file::{BLOCK_BYTES, FileModel};
 /// Error numbers as Linux has them, so that callers see the same `io::Error` as in the real world.
 pub mod errno {
     #![allow(missing_docs)]
-    pub const ENOENT: i32 = 2;
-    pub const EIO: i32 = 5;
-    pub const EBADF: i32 = 9;
-    pub const EEXIST: i32 = 17;
-    pub const ENOTDIR: i32 = 20;
-    pub const EISDIR: i32 = 21;
-    pub const EMFILE: i32 = 24;
-    pub const ENOSPC: i32 = 28;
-    pub const ENOTEMPTY: i32 = 39;
+
+    macro_rules! numbers {
+        ($($name:ident = $number:literal)*) => {
+            $(pub const $name: i32 = $number;)*
+
+            /// The name of a number, as people know it.
+            pub fn name(number: i32) -> &'static str {
+                match number {
+                    $($number => stringify!($name),)*
+                    _ => "EUNKNOWN",
+                }
+            }
+        };
+    }
+
+    numbers! {
+        ENOENT = 2
+        EIO = 5
+        EBADF = 9
+        EEXIST = 17
+        ENOTDIR = 20
+        EISDIR = 21
+        EMFILE = 24
+        ENOSPC = 28
+        ENOTEMPTY = 39
+    }
 }
 
 pub(crate) fn os_error(number: i32) -> io::Error {

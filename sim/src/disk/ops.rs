@@ -138,7 +138,10 @@ impl Request {
             Ok(_) => String::new(),
             Err(error) => {
                 state.nodes[*node].disk.harmed += u64::from(error.kind() != io::ErrorKind::NotFound);
-                format!(" {:?}", error.raw_os_error().unwrap_or(0))
+                match error.raw_os_error() {
+                    Some(number) => format!(" {}", errno::name(number)),
+                    None => format!(" {error}"),
+                }
             }
         };
         match range {

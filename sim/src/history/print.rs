@@ -7,18 +7,10 @@ use super::{
     Answer, Created, Creation, History, Outcome, Partition, Read, ReadId, Seen, SendId, Stamp, TimeQuery, Topic,
     TopicList,
 };
+use crate::trace::Seconds;
 
 /// Topics of a list that are named.
 const LISTED_MAX: usize = 20;
-
-/// Simulated time in seconds with microseconds.
-pub struct Seconds(pub u64);
-
-impl Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}s", self.0 / 1_000_000_000, self.0 / 1_000 % 1_000_000)
-    }
-}
 
 impl Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,8 +122,16 @@ impl History {
 
 /// Of all that was seen: a line for each record would be most of a trace.
 fn digest(records: &[Seen]) -> u64 {
-    let mix = |digest: u64, part: u64| (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     records.iter().fold(0, |digest, seen| mix(mix(mix(digest, seen.offset as u64), seen.value), seen.digest))
+}
+
+/// Of all topics listed, of which a line names only some.
+fn topics_digest(topics: &[Topic]) -> u64 {
+    topics.iter().flat_map(|topic| topic.to_string().into_bytes()).fold(0, |digest, byte| mix(digest, byte.into()))
+}
+
+fn mix(digest: u64, part: u64) -> u64 {
+    (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }
 
 impl Display for Topic {
@@ -164,6 +164,9 @@ impl Display for History {
         }
         for list in &self.topic_lists {
             writeln!(f, "{}", self.describe_topic_list(list))?;
+            if list.topics.len() > LISTED_MAX {
+                writeln!(f, "  {} topics, digest {:016x}", list.topics.len(), topics_digest(&list.topics))?;
+            }
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::events::Sleep;
 use super::node::{Exit, Incarnation, end};
+use super::running::Run;
 use super::world::mix;
 use super::{Shared, State};
 
@@ -45,7 +46,9 @@ impl SimHost {
 
     pub(crate) fn spawn_on_node(&self, future: impl Future<Output = ()> + Send + 'static) -> madsim::task::AbortHandle {
         self.shared.count_task();
-        let node = self.shared.runtime.get_node(self.incarnation.madsim).expect("madsim keeps every node it created");
+        let Incarnation { node, number, madsim, .. } = *self.incarnation;
+        let future = Run::new(node, number, future);
+        let node = self.shared.runtime.get_node(madsim).expect("madsim keeps every node it created");
         node.spawn(future).abort_handle()
     }
 }

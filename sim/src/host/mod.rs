@@ -16,6 +16,7 @@
 pub(crate) mod env;
 mod events;
 pub(crate) mod node;
+mod running;
 pub(crate) mod world;
 
 use std::fmt;
@@ -25,10 +26,11 @@ use std::time::Duration;
 use kilo::io::Monotonic;
 
 pub use node::{Exit, Node};
+pub use running::Now;
 pub(crate) use world::{Fx, Shared, State};
 
 use crate::net::{LinkConfig, NetControl, NetState};
-use crate::trace::{Position, Trace, TraceMode};
+use crate::trace::{Position, Seconds, Trace, TraceMode};
 
 /// What a run starts from. The seed decides everything that is random.
 #[derive(Clone, Debug)]
@@ -71,7 +73,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.at_ns, self.node, self.what)
+        write!(f, "{} {} {}", Seconds(self.at_ns), self.node, self.what)
     }
 }
 
@@ -85,6 +87,7 @@ pub fn run<F: Future>(config: SimConfig, scenario: impl FnOnce(Sim) -> F) -> F::
     runtime.block_on(async move {
         let net = NetState::new(config.seed, config.link);
         let shared = Arc::new(Shared::new(config.seed, net, Trace::new(config.trace)));
+        running::enter(&shared);
         let driver = madsim::task::spawn_local(events::drive(shared.clone()));
         let sim = Sim { shared };
         let output = scenario(sim.clone()).await;

@@ -252,7 +252,8 @@ impl Producer {
             return;
         }
         let line = self.world.history().describe_send(send);
-        self.world.complain(format!("a good request is refused with {error}: {line}"));
+        let sequence = self.window.sequence(send).map_or_else(String::new, |what| format!(" ({what})"));
+        self.world.complain(format!("a good request is refused with {error}: {line}{sequence}"));
         if out_of_order {
             // Tried again for ever, so that the run shows whether it heals.
             self.unless_retried(send, Outcome::Maybe);

@@ -88,6 +88,13 @@ impl Window {
         item
     }
 
+    /// What an idempotent batch says of its producer.
+    pub fn sequence(&self, send: SendId) -> Option<String> {
+        let batch = &self.items.iter().find(|item| item.send == send)?.batch;
+        let (id, epoch, first) = (batch.producer_id(), batch.producer_epoch(), batch.base_sequence());
+        (id >= 0).then(|| format!("producer id {id} epoch {epoch} sequence {first}"))
+    }
+
     /// Whether nothing older of the same partition waits for its outcome.
     pub fn is_oldest(&self, send: SendId) -> bool {
         let place = self.items.iter().find(|item| item.send == send).map(|item| item.partition);

@@ -1,6 +1,7 @@
 //! What all clients of a run share: the history, where the broker is, which phase the run is in.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use crate::history::{Beyond, EventKind, History, Partition};
 use crate::host::Sim;
 use crate::plan::What;
+use crate::trace::Seconds;
 
 /// What clients are asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +23,24 @@ pub enum Phase {
     Drain,
     /// Stop at once.
     Stop,
+}
+
+/// What clients were told and must never be told.
+struct Complaint {
+    what: String,
+    times: u64,
+    first: Seconds,
+    last: Seconds,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, times, first, last } = self;
+        match times {
+            1 => write!(f, "{what}, at {first}"),
+            _ => write!(f, "{what}, {times} times from {first} to {last}"),
+        }
+    }
 }
 
 /// What all clients of a run share.
@@ -38,7 +58,7 @@ pub struct World {
     sessions: AtomicU32,
     faults: AtomicU32,
     phase: watch::Sender<Phase>,
-    complaints: Mutex<Vec<String>>,
+    complaints: Mutex<Vec<Complaint>>,
     /// The broker's own names of topics, by ours.
     topic_ids: Mutex<BTreeMap<String, String>>,
 }
@@ -153,11 +173,20 @@ impl World {
     /// A client was told something that no client must ever be told.
     pub fn complain(&self, what: String) {
         self.sim.trace(format_args!("COMPLAINT {what}"));
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+        let now = Seconds(self.now_ns());
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        match complaints.iter_mut().find(|known| known.what == what) {
+            Some(known) => {
+                known.times += 1;
+                known.last = now;
+            }
+            None => complaints.push(Complaint { what, times: 1, first: now, last: now }),
+        }
     }
 
-    /// What clients complained of.
+    /// What clients complained of, each once.
     pub fn complaints(&self) -> Vec<String> {
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.iter().map(Complaint::to_string).collect()
     }
 }
