@@ -8,7 +8,9 @@
 //! | equal | anything else | `OutOfOrder` |
 //! | newer | 0 | `Append`, the window starts afresh |
 //! | newer | not 0 | `OutOfOrder` |
-//! | producer unknown here (new, or idle so long that it was forgotten) | any | `Append`, unless an earlier one was refused (`refused`) |
+//! | producer unknown here (new, or idle so long that it was forgotten) | any | `Append` |
+//!
+//! Of a producer that is unknown, [`state`](super::state) holds back what overtakes an earlier batch.
 //!
 //! Sources: KIP-98, and the five batches in flight that clients rely on (KAFKA-5494).
 

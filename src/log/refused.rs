@@ -3,7 +3,7 @@
 //! A producer that is not known may begin with any sequence, since brokers forget those that were idle. If its first batch
 //! is refused because the disk is full, and there is room again when the second one comes, that one would be taken for the
 //! beginning; the first, sent again, would be out of order for ever. Kafka keeps the lowest sequence of a transaction for
-//! the same reason (KAFKA-14844).
+//! the same reason (KAFKA-14920).
 //!
 //! | the batch of a producer that is not known | verdict |
 //! |---|---|

@@ -137,11 +137,7 @@ impl<W> AppendState<W> {
 
     /// Judges a batch.
     pub fn admit(&mut self, producer: Option<&ProducerBatch>, waiter: W) -> Result<Admission<W>, SequenceError> {
-        if let Some(producer) = producer
-            && !self.producers.knows(producer.producer_id)
-            && let Some(expected) = self.refused.comes_before(producer)
-        {
-            crate::sometimes!("log.overtaking_held_back");
+        if let Some(expected) = producer.and_then(|producer| self.overtaken(producer)) {
             return Err(SequenceError::OutOfOrder { expected });
         }
         match producer.map_or(Verdict::Append, |producer| self.producers.check(producer)) {
@@ -159,6 +155,20 @@ impl<W> AppendState<W> {
                 Ok(Admission::Joined(first))
             }
         }
+    }
+
+    /// The sequence that a producer that is not known has to begin with, if this batch comes behind it: what was refused
+    /// here, or 0 where nothing was ever stored. There is nothing that could have been forgotten there, but the first batch
+    /// may have come before the topic was there (KAFKA-15591).
+    fn overtaken(&self, producer: &ProducerBatch) -> Option<i32> {
+        if self.producers.knows(producer.producer_id) {
+            return None;
+        }
+        if let Some(expected) = self.refused.comes_before(producer) {
+            crate::sometimes!("log.overtaking_held_back");
+            return Some(expected);
+        }
+        (self.log_end == 0 && producer.first_sequence != 0).then_some(0)
     }
 
     /// Appends an admitted batch, which carries its offsets. `now` is the wall clock in milliseconds.
@@ -309,6 +319,18 @@ mod tests {
             assert!(state.committed(ticket).is_some());
         }
         assert_eq!(state.high_watermark(), 3);
+    }
+
+    #[test]
+    fn the_first_batch_of_a_partition_begins_at_zero() {
+        let mut state = fresh();
+        let early = state.admit(producer(&batch(1, 1)).as_ref(), 1);
+        assert!(matches!(early, Err(SequenceError::OutOfOrder { expected: 0 })));
+        offer(&mut state, &batch(0, 1), 2);
+        offer(&mut state, &batch(1, 1), 3);
+        // Where something was stored, a producer may have been forgotten.
+        let mut used = State::new(10, 10, Producers::default());
+        offer(&mut used, &batch(5, 1), 4);
     }
 
     #[test]
