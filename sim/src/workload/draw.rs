@@ -122,12 +122,14 @@ impl Clients {
     /// Runs the client with this number until it is done or told to stop: producers come first, then readers, then
     /// admins.
     pub async fn run(self, index: usize, world: Arc<World>, env: Env) {
-        let (reader, admin) = (index.wrapping_sub(self.producers.len()), index.wrapping_sub(self.admins().start));
         if let Some(plan) = self.producers.get(index) {
-            producer::run(world, env, plan.clone()).await;
-        } else if let Some(plan) = self.readers.get(reader) {
-            reader::run(world, env, plan.clone()).await;
-        } else if let Some(plan) = self.admins.get(admin) {
+            return producer::run(world, env, plan.clone()).await;
+        }
+        let index = index - self.producers.len();
+        if let Some(plan) = self.readers.get(index) {
+            return reader::run(world, env, plan.clone()).await;
+        }
+        if let Some(plan) = self.admins.get(index - self.readers.len()) {
             admin::run(world, env, plan.clone()).await;
         }
     }

@@ -272,6 +272,23 @@ fn a_report_names_the_operations_that_prove_it() {
 }
 
 #[test]
+fn a_property_that_is_named_is_not_judged() {
+    let mut make = Make::new();
+    make.acked(0);
+    make.read(0, 2, &[1, 1]);
+    // Offset 1 belongs to the second send.
+    make.acked(1);
+    let found = |without: &[&str]| {
+        let without: Vec<String> = without.iter().map(|&name| name.to_owned()).collect();
+        judge(&make.history, &without).violations.into_iter().map(|found| found.check).collect::<Vec<_>>()
+    };
+    let all = found(&[]);
+    assert!(all.contains(&"duplicate") && all.len() > 1, "{all:?}");
+    let rest: Vec<&str> = all.into_iter().filter(|name| *name != "duplicate").collect();
+    assert_eq!(found(&["duplicate"]), rest);
+}
+
+#[test]
 fn offset_by_time() {
     // Offsets 0, 1, 2 with times 10, 30, 20.
     let log = |make: &mut Make| {
