@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kilo::io::{Env, FailStop};
+use kilo::io::{Env, FailStop, Monotonic};
 use kilo::server::{Broker, Config};
 use tokio::sync::watch;
 
@@ -49,14 +49,8 @@ struct Shared {
     /// The disk may keep the broker from starting.
     may_not_start: AtomicBool,
     failures: Mutex<Vec<Failure>>,
-    /// Why the last start did not work.
-    start_error: Mutex<Option<String>>,
-}
-
-impl Shared {
-    fn fail(&self, check: &'static str, what: String) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(Failure::new(check, what));
-    }
+    /// Why the last start did not work, and when that was.
+    start_error: Mutex<Option<(Monotonic, String)>>,
 }
 
 impl BrokerNode {
@@ -166,8 +160,14 @@ impl BrokerNode {
 
     /// Something that should not be happened to the broker.
     pub fn fail(&self, check: &'static str, what: String) {
+        self.fail_since(self.sim.now(), check, what);
+    }
+
+    /// The same, where it began to go wrong before now.
+    pub fn fail_since(&self, since: Monotonic, check: &'static str, what: String) {
         self.world.event(EventKind::Failure, format!("{check}: {what}"));
-        self.shared.fail(check, what);
+        let failure = Failure::between(since, self.sim.now(), check, what);
+        self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
     }
 
     /// The disk has been well for a while: nothing that the broker does is excused by it any more.
@@ -190,10 +190,10 @@ impl BrokerNode {
     /// Moves what went wrong with the broker to `failures`.
     pub fn collect(&self, failures: &mut Vec<Failure>) {
         failures.append(&mut self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(error) = self.shared.start_error.lock().unwrap_or_else(PoisonError::into_inner).take()
+        if let Some((at, error)) = self.shared.start_error.lock().unwrap_or_else(PoisonError::into_inner).take()
             && !self.is_serving()
         {
-            failures.push(Failure::new("start", format!("the broker does not start: {error}")));
+            failures.push(Failure::between(at, at, "start", format!("the broker does not start: {error}")));
         }
     }
 
@@ -232,7 +232,7 @@ impl BrokerNode {
             }
             Exit::Returned if !may_not_start => {
                 let error = self.shared.start_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let error = error.unwrap_or_else(|| "no error".to_owned());
+                let error = error.map_or_else(|| "no error".to_owned(), |(_, error)| error);
                 self.fail("start", format!("the broker does not start, with no fault that explains it: {error}"));
             }
             Exit::FailStop(..) => kilo::sometimes!("sim.fail_stop"),
@@ -261,7 +261,8 @@ async fn serve(env: Env, config: Config, world: Arc<World>, shared: Arc<Shared>)
         }
         Err(error) => {
             world.event(EventKind::BrokerEnds, format!("incarnation {number} does not start: {error}"));
-            *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            *shared.start_error.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((world.sim.now(), error.to_string()));
         }
     }
 }

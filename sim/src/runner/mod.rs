@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kilo::io::Monotonic;
 use kilo::server::Config;
 use kilo::server::config::{Origin, Setting};
 
@@ -19,7 +20,7 @@ use self::execute::Targets;
 pub use self::report::{Failure, Report};
 use crate::disk::Fault;
 use crate::history::{Beyond, EventKind, History, Outcome};
-use crate::host::{Sim, SimConfig};
+use crate::host::{Finding, Sim, SimConfig};
 use crate::oracle::{self, Violation};
 use crate::plan::Plan;
 use crate::scenario::{Checks, Scenario};
@@ -150,8 +151,9 @@ async fn phases(
     let (setup_world, topics) = (world.clone(), clients.topics.clone());
     let setup = sim.create_node("setup");
     setup.start(move |env| workload::create_topics(setup_world.clone(), env, topics.clone()));
-    if !within(sim, bound, setup.exited()).await {
-        failures.push(Failure::new("liveness", "the topics could not be created before anything went wrong"));
+    let due = Due::from_now(sim, bound);
+    if !due.comes(setup.exited()).await {
+        failures.push(due.missed("the topics could not be created before anything went wrong".to_owned()));
         broker.collect(failures);
         return world;
     }
@@ -163,8 +165,9 @@ async fn phases(
     *bitten = execute::execute(&targets, plan).await;
     world.event(EventKind::Phase, "heal");
     targets.heal();
-    if !within(sim, bound, broker.serving()).await {
-        failures.push(Failure::new("liveness", format!("the broker does not serve {bound:?} after healing")));
+    let due = Due::from_now(sim, bound);
+    if !due.comes(broker.serving()).await {
+        failures.push(due.missed(format!("the broker does not serve {bound:?} after healing")));
         broker.collect(failures);
         return world;
     }
@@ -176,7 +179,7 @@ async fn phases(
             sim.sleep(LOOK_EVERY).await;
         }
     };
-    within(sim, bound, made_up).await;
+    Due::from_now(sim, bound).comes(made_up).await;
     broker.excuse_no_more();
     liveness(&targets, clients, bound, failures).await;
     if broker.node.disk().bitten_by(Fault::FlipBit) > 0 {
@@ -193,33 +196,54 @@ async fn liveness(targets: &Targets, clients: &Clients, bound: Duration, failure
     let prober = sim.create_node("prober");
     let shared = world.clone();
     prober.start(move |env| workload::probe(shared.clone(), env));
-    if !within(sim, bound, prober.exited()).await {
-        failures.push(Failure::new("liveness", format!("no new traffic to some partition within {bound:?}")));
+    let due = Due::from_now(sim, bound);
+    if !due.comes(prober.exited()).await {
+        failures.push(due.missed(format!("no new traffic to some partition within {bound:?}")));
     }
     world.event(EventKind::Phase, "drain");
     world.enter(Phase::Drain);
     for index in clients.producers() {
         let Some(node) = nodes.get(index as u32) else { continue };
-        if !within(sim, bound, node.exited()).await {
-            let what = format!("producer {index} does not learn what became of its sends within {bound:?}");
-            failures.push(Failure::new("liveness", what));
+        let due = Due::from_now(sim, bound);
+        if !due.comes(node.exited()).await {
+            failures
+                .push(due.missed(format!("producer {index} does not learn what became of its sends within {bound:?}")));
         }
     }
     let reader = sim.create_node("last");
     let shared = world.clone();
     reader.start(move |env| workload::last_read(shared.clone(), env));
-    if !within(sim, bound, reader.exited()).await {
-        failures.push(Failure::new("liveness", format!("not everything could be read within {bound:?}")));
+    let due = Due::from_now(sim, bound);
+    if !due.comes(reader.exited()).await {
+        failures.push(due.missed(format!("not everything could be read within {bound:?}")));
     }
     world.enter(Phase::Stop);
 }
 
-/// Waits for something, but not longer than `bound`; says whether it came.
-async fn within<T>(sim: &Sim, bound: Duration, what: impl Future<Output = T>) -> bool {
-    tokio::select! {
-        biased;
-        _ = what => true,
-        () = sim.sleep(bound) => false,
+/// A bound on something, from when it is due.
+struct Due<'a> {
+    sim: &'a Sim,
+    since: Monotonic,
+    bound: Duration,
+}
+
+impl<'a> Due<'a> {
+    fn from_now(sim: &'a Sim, bound: Duration) -> Self {
+        Self { sim, since: sim.now(), bound }
+    }
+
+    /// Waits for it, but not longer than the bound; says whether it came.
+    async fn comes<T>(&self, what: impl Future<Output = T>) -> bool {
+        tokio::select! {
+            biased;
+            _ = what => true,
+            () = self.sim.sleep(self.bound) => false,
+        }
+    }
+
+    /// The failure if it did not come.
+    fn missed(&self, what: String) -> Failure {
+        Failure::between(self.since, self.sim.now(), "liveness", what)
     }
 }
 
@@ -238,8 +262,13 @@ struct Judged {
 
 /// Judges the run.
 fn judge(sim: &Sim, world: &World, checks: &Checks, failures: &mut Vec<Failure>) -> Judged {
-    failures.extend(world.complaints().into_iter().map(|complaint| Failure::new("complaint", complaint)));
-    failures.extend(sim.findings().iter().map(|finding| Failure::new("finding", finding.to_string())));
+    let complaints = world.complaints().into_iter();
+    failures.extend(complaints.map(|(first, last, what)| Failure::between(first, last, "complaint", what)));
+    let finding = |found: &Finding| {
+        let at = Monotonic(found.at_ns);
+        Failure::between(at, at, "finding", found.to_string())
+    };
+    failures.extend(sim.findings().iter().map(finding));
     // A probe of this prefix marks what cannot be, where the broker itself would rather go on.
     let never = kilo::io::probe::snapshot().into_iter().filter(|(name, _)| name.starts_with("never."));
     failures.extend(never.map(|(name, count)| Failure::new("invariant", format!("{name} was hit {count} times"))));

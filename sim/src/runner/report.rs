@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kilo::io::Monotonic;
 use serde::{Deserialize, Serialize};
 
 use super::Run;
@@ -17,12 +18,20 @@ pub struct Failure {
     pub check: String,
     /// What it found.
     pub what: String,
+    /// From when to when it went wrong, in nanoseconds since the run began, where that can be told.
+    #[serde(default)]
+    pub span_ns: Option<(u64, u64)>,
 }
 
 impl Failure {
-    /// A failure.
+    /// A failure of the run as a whole.
     pub fn new(check: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { check: check.into(), what: what.into() }
+        Self { check: check.into(), what: what.into(), span_ns: None }
+    }
+
+    /// A failure that has a time: from when something was due, or went wrong, until that was found.
+    pub fn between(from: Monotonic, to: Monotonic, check: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { span_ns: Some((from.0, to.0)), ..Self::new(check, what) }
     }
 }
 

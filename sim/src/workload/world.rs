@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kilo::io::Monotonic;
 use tokio::sync::watch;
 
 use crate::history::{Beyond, EventKind, History, Partition};
@@ -184,9 +185,10 @@ impl World {
         }
     }
 
-    /// What clients complained of, each once.
-    pub fn complaints(&self) -> Vec<String> {
+    /// What clients complained of, each once, with when that was first and last.
+    pub fn complaints(&self) -> Vec<(Monotonic, Monotonic, String)> {
         let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        complaints.iter().map(Complaint::to_string).collect()
+        let complaint = |one: &Complaint| (Monotonic(one.first.0), Monotonic(one.last.0), one.to_string());
+        complaints.iter().map(complaint).collect()
     }
 }
