@@ -36,22 +36,22 @@ impl DiskControl {
         self.with(|disk| {
             let id = disk.next_injection;
             disk.next_injection += 1;
-            disk.injections.push(Injected { id, injection, seen: 0 });
+            disk.injections.push(Injected { id, injection, seen: 0, met: None });
             id
         })
     }
 
-    /// Removes an injection; says whether its operation had come.
-    pub fn remove_injection(&self, id: u64) -> bool {
+    /// Removes an injection; returns the path of its operation, if that had come.
+    pub fn remove_injection(&self, id: u64) -> Option<Arc<str>> {
         self.with(|disk| {
-            let at = disk.injections.iter().position(|one| one.id == id);
-            at.map(|at| disk.injections.remove(at)).is_some_and(|one| one.seen > one.injection.nth)
+            let at = disk.injections.iter().position(|one| one.id == id)?;
+            disk.injections.remove(at).met
         })
     }
 
     /// Whether the operation of an injection has come.
     pub fn has_bitten(&self, id: u64) -> bool {
-        self.with(|disk| disk.injections.iter().any(|one| one.id == id && one.seen > one.injection.nth))
+        self.with(|disk| disk.injections.iter().any(|one| one.id == id && one.met.is_some()))
     }
 
     /// Removes all injections, those that have happened and those that have not.

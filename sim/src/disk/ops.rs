@@ -17,7 +17,7 @@ use super::file::SECTOR_BYTES;
 use super::model::{DiskModel, Ino, errno, os_error};
 use crate::host::env::{SimHost, dead};
 use crate::host::node::Incarnation;
-use crate::host::{Fx, Shared, State};
+use crate::host::{Cause, Fx, Shared, State};
 
 /// As in the real world.
 const LOCK_FILE: &str = ".lock";
@@ -30,6 +30,8 @@ pub(super) struct Injected {
     pub(super) injection: Injection,
     /// Matching operations seen since it was added.
     pub(super) seen: u64,
+    /// The path of the operation that met it.
+    pub(super) met: Option<Arc<str>>,
 }
 
 /// A node's disk: survives incarnations.
@@ -70,17 +72,19 @@ impl DiskState {
         }
     }
 
-    fn draw(&mut self, kind: OpKind, path: &str) -> Option<Fault> {
-        let mut fault = self.faults.draw(kind, &mut self.rng);
-        for Injected { injection, seen, .. } in &mut self.injections {
+    /// What happens to an operation, and what does it.
+    fn draw(&mut self, kind: OpKind, path: &Arc<str>) -> Option<(Fault, Cause)> {
+        let mut fault = self.faults.draw(kind, &mut self.rng).map(|fault| (fault, Cause::DiskRates));
+        for Injected { id, injection, seen, met } in &mut self.injections {
             if injection.op == kind && path.contains(&injection.path) {
                 if *seen == injection.nth {
-                    fault = Some(injection.fault);
+                    fault = Some((injection.fault, Cause::Injection(*id)));
+                    *met = Some(path.clone());
                 }
                 *seen += 1;
             }
         }
-        if let Some(fault) = fault {
+        if let Some((fault, _)) = fault {
             *self.bitten.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
             self.harmed += 1;
         }
@@ -128,11 +132,14 @@ struct Request {
     path: Arc<str>,
     /// Position and length, where there are.
     range: Option<(u64, u64)>,
+    /// The fault that it meets, with the number that it has in the plan, once it is in flight.
+    met: Option<(Fault, u32)>,
 }
 
 impl Request {
     fn trace<T>(&self, state: &mut State, now: u64, result: &io::Result<T>) {
-        let Self { node, kind, path, range } = self;
+        self.note_bite(state, now, result.as_ref().err());
+        let Self { node, kind, path, range, .. } = self;
         let name = kind.name();
         let outcome = match result {
             Ok(_) => String::new(),
@@ -150,9 +157,40 @@ impl Request {
         }
     }
 
+    /// Tells the people who look at a run which operation a fault has hit, and how.
+    fn note_bite(&self, state: &mut State, now: u64, error: Option<&io::Error>) {
+        let Self { kind, path, range, met, .. } = self;
+        if error.is_none() && met.is_none() {
+            return;
+        }
+        let name = kind.name();
+        let at = range.map_or(String::new(), |(at, len)| format!(" at {at}+{len}"));
+        match (error.and_then(io::Error::raw_os_error), *met) {
+            (Some(code), Some((_, fault))) => {
+                state.bites.note(now, fault, format_args!("{name} of {path}{at} failed: {}", errno::name(code)));
+            }
+            (Some(errno::ENOSPC), None) => {
+                state.bite(now, Cause::DiskSpace, format_args!("{name} of {path}{at} failed: ENOSPC"));
+            }
+            (Some(errno::EMFILE), None) => {
+                state.bite(now, Cause::Descriptors, format_args!("{name} of {path} failed: EMFILE"));
+            }
+            (None, Some((Fault::Lie, fault))) => {
+                state.bites.note(now, fault, format_args!("{name} of {path} said that it succeeded and did nothing"));
+            }
+            (None, Some((Fault::FlipBit, fault))) => {
+                state.bites.note(now, fault, format_args!("{name} of {path}{at} returned a wrong bit"));
+            }
+            (None, Some((Fault::Slow(ms), fault))) => {
+                state.bites.note(now, fault, format_args!("{name} of {path}{at} took {ms} ms longer"));
+            }
+            _ => {}
+        }
+    }
+
     /// Puts `job` in flight; it runs when its time has come.
     fn start(
-        self,
+        mut self,
         state: &mut State,
         now: u64,
         bytes: u64,
@@ -161,10 +199,13 @@ impl Request {
     ) {
         let node = self.node;
         let disk = &mut state.nodes[node].disk;
-        let fault = disk.draw(self.kind, &self.path);
+        let drawn = disk.draw(self.kind, &self.path);
+        let fault = drawn.map(|(fault, _)| fault);
         let at = disk.ends_at(now, self.kind, bytes, fault);
         let id = disk.operations;
         disk.operations += 1;
+        self.met = drawn.and_then(|(fault, cause)| Some((fault, state.bites.blamed(cause)?)));
+        let disk = &mut state.nodes[node].disk;
         disk.in_flight.insert(id, Box::new(move |state, now, fx| job(self, state, now, fault, fx)));
         state.events.at(at, fx, move |state, now, fx| {
             if let Some(job) = state.nodes[node].disk.in_flight.remove(&id) {
@@ -205,7 +246,7 @@ impl Access {
         let (reply, receiver) = oneshot::channel();
         let now = self.shared.now();
         self.shared.with(|state, fx| {
-            let request = Request { node: self.incarnation.node, kind, path, range };
+            let request = Request { node: self.incarnation.node, kind, path, range, met: None };
             match self.host().check_alive(state, &format!("{} {}", kind.name(), request.path)) {
                 Ok(()) => begin(request, state, now, reply, fx),
                 Err(error) => answer(reply, Err(error), fx),

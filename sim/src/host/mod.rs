@@ -13,6 +13,7 @@
 //! assert!(greeting.starts_with("it is"));
 //! ```
 
+mod bites;
 pub(crate) mod env;
 mod events;
 pub(crate) mod node;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use kilo::io::Monotonic;
 
+pub use bites::{Bite, Cause};
 pub use node::{Exit, Node};
 pub use running::Now;
 pub(crate) use world::{Fx, Shared, State};
@@ -182,6 +184,21 @@ impl Sim {
     /// The positions kept.
     pub fn gauges(&self) -> Vec<Position> {
         self.shared.with(|state, _| state.trace.gauges().to_vec())
+    }
+
+    /// From now on what `cause` does to operations is the doing of this fault of the plan.
+    pub fn blame(&self, cause: Cause, fault: u32) {
+        self.shared.with(|state, _| state.bites.blame(cause, fault));
+    }
+
+    /// Notes that a fault of the plan bites now.
+    pub fn note_bite(&self, fault: u32, what: fmt::Arguments<'_>) {
+        self.shared.with(|state, _| state.bites.note(self.shared.now(), fault, what));
+    }
+
+    /// The moments at which faults bit, in their order: the first hundred of each fault.
+    pub fn bites(&self) -> Vec<Bite> {
+        self.shared.with(|state, _| state.bites.all())
     }
 
     /// What should not have happened, so far.

@@ -10,6 +10,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::Finding;
+use super::bites::{Bites, Cause};
 use super::events::Events;
 use super::node::NodeState;
 use crate::net::NetState;
@@ -62,6 +63,7 @@ pub(crate) struct State {
     pub(crate) net: NetState,
     pub(crate) trace: Trace,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) bites: Bites,
 }
 
 impl Shared {
@@ -71,7 +73,14 @@ impl Shared {
             runtime: madsim::runtime::Handle::current(),
             time: madsim::time::TimeHandle::current(),
             spawned: AtomicU64::new(0),
-            state: Mutex::new(State { events: Events::default(), nodes: Vec::new(), net, trace, findings: Vec::new() }),
+            state: Mutex::new(State {
+                events: Events::default(),
+                nodes: Vec::new(),
+                net,
+                trace,
+                findings: Vec::new(),
+                bites: Bites::default(),
+            }),
         }
     }
 
@@ -105,6 +114,13 @@ impl State {
     /// A line in the trace about a node.
     pub(crate) fn trace(&mut self, now: u64, node: usize, what: fmt::Arguments<'_>) {
         self.trace.line(now, &self.nodes[node].label, what);
+    }
+
+    /// Notes that a fault of the plan bites, if one is behind `cause`.
+    pub(crate) fn bite(&mut self, now: u64, cause: Cause, what: fmt::Arguments<'_>) {
+        if let Some(fault) = self.bites.blamed(cause) {
+            self.bites.note(now, fault, what);
+        }
     }
 
     /// Records something that should not have happened.

@@ -13,7 +13,7 @@ use std::task::Waker;
 use bytes::Bytes;
 
 use super::GIVE_UP_NS;
-use crate::host::{Fx, State};
+use crate::host::{Cause, Fx, State};
 
 /// Bytes that an end buffers of what arrives, and that a writer may have unacknowledged. Drawn between the two, per
 /// connection.
@@ -163,6 +163,8 @@ pub(super) fn pump(state: &mut State, now: u64, id: u64, from: usize, fx: &mut F
         let mut rng = conn.rng.fork();
         if reset > 0.0 && rng.f64() < reset {
             state.trace(now, sender, format_args!("net c{id} reset by the link"));
+            let (a, b) = (state.nodes[sender].name.clone(), state.nodes[receiver].name.clone());
+            state.bite(now, Cause::Links, format_args!("connection c{id} is reset as {a} sends to {b}"));
             return reset_both(state, id, fx);
         }
         let arrival = state.net.link(sender, receiver).arrival(now, len, &mut rng);
@@ -253,8 +255,12 @@ fn stall(state: &mut State, now: u64, id: u64, from: usize, fx: &mut Fx) {
     }
     direction.stalled = true;
     direction.stall += 1;
-    let (number, sender) = (direction.stall, conn.ends[from].node);
+    let (number, sender, receiver) = (direction.stall, conn.ends[from].node, conn.ends[1 - from].node);
     state.trace(now, sender, format_args!("net c{id}.{from} stalls"));
+    if state.net.is_blocked(sender, receiver) || state.net.is_blocked(receiver, sender) {
+        let (a, b) = (state.nodes[sender].name.clone(), state.nodes[receiver].name.clone());
+        state.bite(now, Cause::Links, format_args!("connection c{id} stalls as {a} sends to {b}"));
+    }
     state.events.at(now + GIVE_UP_NS, fx, move |state, now, fx| {
         let Some(conn) = state.net.conns.get_mut(&id) else { return };
         let direction = &conn.directions[from];

@@ -14,7 +14,7 @@ use super::{BACKLOG, CONNECT_GIVE_UP_NS, ListenerState, node_of};
 use crate::disk::model::{errno, os_error};
 use crate::host::env::{SimHost, dead};
 use crate::host::world::mix;
-use crate::host::{Fx, State};
+use crate::host::{Cause, Fx, State};
 
 /// How long the first wait for an answer is, in nanoseconds; each next one is twice as long.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -39,6 +39,8 @@ impl Listener for SimListener {
                     return Poll::Pending;
                 };
                 if !state.nodes[node].take_descriptor() {
+                    let now = self.host.shared.now();
+                    state.bite(now, Cause::Descriptors, format_args!("accepting connection c{conn} failed: EMFILE"));
                     return Poll::Ready(Err(os_error(errno::EMFILE)));
                 }
                 listener.backlog.pop_front();
@@ -139,6 +141,10 @@ impl Attempt {
             return self.answer(state, Err(dead()), fx);
         }
         if state.net.is_blocked(from, to) || state.net.is_blocked(to, from) || !state.nodes[to].powered {
+            if state.nodes[to].powered {
+                let (a, b) = (state.nodes[from].name.clone(), state.nodes[to].name.clone());
+                state.bite(now, Cause::Links, format_args!("{a} cannot connect to {b}"));
+            }
             return self.knock_again(state, now, fx);
         }
         let mut rng = state.net.rng.fork();
@@ -211,6 +217,7 @@ impl SimHost {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         if !state.nodes[node].take_descriptor() {
+            state.bite(self.shared.now(), Cause::Descriptors, format_args!("listening at {addr} failed: EMFILE"));
             return Err(os_error(errno::EMFILE));
         }
         let id = state.net.next_listener;

@@ -8,7 +8,7 @@ use super::broker::BrokerNode;
 use super::clients::ClientNodes;
 use crate::disk::{DiskFaults, Injection, Keep};
 use crate::history::Stamp;
-use crate::host::{Node, Sim};
+use crate::host::{Cause, Node, Sim};
 use crate::net::LinkConfig;
 use crate::plan::{Clients, Crash, Plan, Track, What, Whom};
 use crate::scenario::Checks;
@@ -51,7 +51,7 @@ pub async fn execute(targets: &Targets, plan: &Plan) -> u64 {
                     break;
                 }
                 let number = targets.world.fault_begins(&action.what);
-                bitten += targets.act(&action.what).await;
+                bitten += targets.act(number, &action.what).await;
                 targets.world.fault_ends(number);
             }
             bitten
@@ -78,76 +78,98 @@ impl Targets {
     }
 
     /// Does it, and says how many faults bit.
-    async fn act(&self, what: &What) -> u64 {
+    async fn act(&self, fault: u32, what: &What) -> u64 {
         match what {
             What::Crashes(crashes) => {
                 let mut bitten = 0;
                 for one in crashes {
-                    bitten += u64::from(self.crash(one).await);
+                    bitten += u64::from(self.crash(fault, one).await);
                 }
                 return bitten;
             }
             What::SyncFailure { injection, down_ms, then } => {
-                let mut bitten = u64::from(self.sync_failure(injection, *down_ms).await);
+                let mut bitten = u64::from(self.sync_failure(fault, injection, *down_ms).await);
                 if let Some(one) = then {
-                    bitten += u64::from(self.crash(one).await);
+                    bitten += u64::from(self.crash(fault, one).await);
                 }
                 return bitten;
             }
-            What::Stop { down_ms, cut_us } => return self.stop(*down_ms, *cut_us).await.into(),
+            What::Stop { down_ms, cut_us } => return self.stop(fault, *down_ms, *cut_us).await.into(),
             What::DiskFull { .. } | What::DiskTrouble { .. } | What::DiskFault { .. } | What::FewDescriptors { .. } => {
                 let before = self.broker.node.harmed();
-                self.act_on_disk(what).await;
+                self.act_on_disk(fault, what).await;
                 return (self.broker.node.harmed() > before).into();
             }
             What::Pause { for_ms } => {
                 kilo::sometimes!("sim.pause");
+                if self.broker.node.is_running() {
+                    self.bites(fault, "the broker stands still");
+                }
                 self.broker.node.pause();
                 self.pause(*for_ms).await;
                 self.broker.node.resume();
             }
             What::ClientCrash { client, power_loss, down_ms } => {
+                if self.clients.get(*client).is_some_and(Node::is_running) {
+                    self.bites(fault, if *power_loss { "the client loses power" } else { "the client is killed" });
+                }
                 self.clients.crash(&self.world, *client, *power_loss);
                 self.pause(*down_ms).await;
                 self.clients.restart(&self.world, *client);
             }
             What::ClockJump { whom, by_ms } => {
                 kilo::sometimes!("sim.clock_jump");
-                self.machine(*whom).inspect(|node| node.jump_wall_clock(*by_ms));
+                self.machine(*whom).inspect(|node| {
+                    node.jump_wall_clock(*by_ms);
+                    self.bites(fault, "the clock jumps");
+                });
             }
             What::ClockDrift { whom, ppm, for_ms } => {
                 kilo::sometimes!("sim.clock_drift");
-                self.machine(*whom).inspect(|node| node.drift_wall_clock(*ppm));
+                self.machine(*whom).inspect(|node| {
+                    node.drift_wall_clock(*ppm);
+                    self.bites(fault, "the clock begins to drift");
+                });
                 self.pause(*for_ms).await;
                 self.machine(*whom).inspect(|node| node.drift_wall_clock(0));
             }
-            What::Resets { .. } | What::Partition { .. } | What::SlowNetwork { .. } => self.act_on_links(what).await,
+            What::Resets { .. } | What::Partition { .. } | What::SlowNetwork { .. } => {
+                self.act_on_links(fault, what).await
+            }
         }
         1
+    }
+
+    /// Marks on the timeline that a fault is felt now.
+    fn bites(&self, fault: u32, what: &str) {
+        self.sim.note_bite(fault, format_args!("{what}"));
     }
 
     async fn pause(&self, ms: u64) {
         self.sim.sleep(Duration::from_millis(ms)).await;
     }
 
-    async fn act_on_disk(&self, what: &What) {
+    async fn act_on_disk(&self, fault: u32, what: &What) {
         let disk = self.broker.node.disk();
         match what {
             What::DiskFull { free_bytes, for_ms } => {
                 kilo::sometimes!("sim.disk_full");
+                self.sim.blame(Cause::DiskSpace, fault);
                 disk.set_capacity(Some(disk.used() + free_bytes));
                 self.pause(*for_ms).await;
                 disk.set_capacity(None);
             }
             What::DiskTrouble { rates, for_ms } => {
                 kilo::sometimes!("sim.disk_trouble");
+                self.sim.blame(Cause::DiskRates, fault);
                 disk.set_faults(rates.clone());
                 self.pause(*for_ms).await;
                 disk.set_faults(DiskFaults::default());
             }
-            What::DiskFault { injection, for_ms } => self.disk_fault(injection, *for_ms).await,
+            What::DiskFault { injection, for_ms } => self.disk_fault(fault, injection, *for_ms).await,
             What::FewDescriptors { max, for_ms } => {
                 kilo::sometimes!("sim.few_descriptors");
+                self.sim.blame(Cause::Descriptors, fault);
                 self.broker.node.limit_descriptors(*max);
                 self.pause(*for_ms).await;
                 self.broker.node.limit_descriptors(u32::MAX);
@@ -156,7 +178,8 @@ impl Targets {
         }
     }
 
-    async fn act_on_links(&self, what: &What) {
+    async fn act_on_links(&self, fault: u32, what: &What) {
+        self.sim.blame(Cause::Links, fault);
         match what {
             What::Resets { clients, rate, for_ms } => {
                 kilo::sometimes!("sim.resets");
@@ -166,6 +189,7 @@ impl Targets {
             }
             What::SlowNetwork { clients, link, for_ms } => {
                 kilo::sometimes!("sim.slow_network");
+                self.bites(fault, "the links become slow");
                 self.set_links(clients, link);
                 self.pause(*for_ms).await;
                 self.set_links(clients, &LinkConfig::default());
@@ -183,8 +207,12 @@ impl Targets {
                 }
                 self.pause(*for_ms).await;
                 if *reset {
-                    for (_, node) in self.clients.some(clients) {
-                        self.sim.net().reset(node, &self.broker.node);
+                    for (client, node) in self.clients.some(clients) {
+                        let count = self.sim.net().reset(node, &self.broker.node);
+                        if count > 0 {
+                            let what = format_args!("connections of client {client} are reset: {count}");
+                            self.sim.note_bite(fault, what);
+                        }
                     }
                 }
                 self.sim.net().heal();
@@ -202,9 +230,14 @@ impl Targets {
     }
 
     /// Crashes and starts again; says whether there was anything to crash.
-    async fn crash(&self, crash: &Crash) -> bool {
+    async fn crash(&self, fault: u32, crash: &Crash) -> bool {
         self.sim.sleep(Duration::from_micros(crash.after_us)).await;
         let bites = self.broker.node.is_running();
+        if bites {
+            let in_what = if self.broker.is_serving() { "" } else { " as it starts" };
+            let how = if crash.power_loss.is_some() { "loses power" } else { "is killed" };
+            self.bites(fault, &format!("the broker {how}{in_what}"));
+        }
         self.broker.crash(crash.power_loss);
         self.sim.sleep(Duration::from_millis(crash.down_ms)).await;
         if crash.clock_by_ms != 0 {
@@ -216,19 +249,23 @@ impl Targets {
     }
 
     /// Asks the broker to stop, and starts it again; says whether it could be asked.
-    async fn stop(&self, down_ms: u64, cut_us: Option<u64>) -> bool {
+    async fn stop(&self, fault: u32, down_ms: u64, cut_us: Option<u64>) -> bool {
         let (sim, broker) = (&self.sim, &self.broker);
         let stop_within = Duration::from_millis(self.checks.stop_within_ms.into());
-        let bites = broker.ask_to_stop();
+        let (bites, asked_at) = (broker.ask_to_stop(), sim.now());
         if bites {
+            self.bites(fault, "the broker is asked to stop");
             let patience = cut_us.map_or(stop_within, Duration::from_micros);
             let ended = broker.ended(patience).await;
             match cut_us {
                 Some(_) if !ended => {
                     kilo::sometimes!("sim.power_loss_while_stopping");
+                    self.bites(fault, "the broker loses power as it stops");
                     broker.crash(Some(Keep::Some));
                 }
-                None if !ended => broker.fail("liveness", format!("it does not stop within {stop_within:?}")),
+                None if !ended => {
+                    broker.fail_since(asked_at, "liveness", format!("it does not stop within {stop_within:?}"));
+                }
                 _ => kilo::sometimes!("sim.stopped"),
             }
         }
@@ -237,37 +274,41 @@ impl Targets {
         bites
     }
 
-    async fn disk_fault(&self, injection: &Injection, for_ms: u64) {
+    async fn disk_fault(&self, fault: u32, injection: &Injection, for_ms: u64) {
         let disk = self.broker.node.disk();
         let id = disk.inject(injection.clone());
+        self.sim.blame(Cause::Injection(id), fault);
         let until = self.sim.now() + Duration::from_millis(for_ms);
         while !disk.has_bitten(id) && self.sim.now() < until {
             self.sim.sleep(LOOK_EVERY).await;
         }
-        let bitten = disk.remove_injection(id);
+        let bitten = disk.remove_injection(id).is_some();
         kilo::sometimes!("sim.disk_fault", bitten);
     }
 
     /// Makes a flush fail and waits for the broker to stop itself, as it must; says whether there was such a flush.
-    async fn sync_failure(&self, injection: &Injection, down_ms: u64) -> bool {
+    async fn sync_failure(&self, fault: u32, injection: &Injection, down_ms: u64) -> bool {
         let fail_stop_within = Duration::from_millis(self.checks.fail_stop_within_ms.into());
         let (sim, broker) = (&self.sim, &self.broker);
         broker.hold();
         let id = broker.node.disk().inject(injection.clone());
+        sim.blame(Cause::Injection(id), fault);
         let until = sim.now() + SYNC_FAILURE_PATIENCE;
         while !broker.node.disk().has_bitten(id) && broker.node.is_running() && sim.now() < until {
             sim.sleep(LOOK_EVERY).await;
         }
-        let bites = broker.node.disk().remove_injection(id);
-        if bites {
+        let met = broker.node.disk().remove_injection(id);
+        if let Some(path) = &met {
             kilo::sometimes!("sim.sync_failed");
-            let failed_at = Stamp { order: 0, at_ns: sim.now().0 };
+            let failed_at = sim.now();
             if !broker.ended(fail_stop_within).await {
+                let when = Stamp { order: 0, at_ns: failed_at.0 };
                 let what = format!(
-                    "{injection} failed by {failed_at}, and {fail_stop_within:?} later the broker still runs (the trace has \
-                     its file: `--trace`, the line that ends in 5)"
+                    "{} of {path} fails at {when} with {:?}, and {fail_stop_within:?} later the broker still runs",
+                    injection.op.name(),
+                    injection.fault
                 );
-                broker.fail("fail-stop", what);
+                broker.fail_since(failed_at, "fail-stop", what);
             }
         }
         if broker.node.is_running() {
@@ -276,7 +317,7 @@ impl Targets {
             sim.sleep(Duration::from_millis(down_ms)).await;
             broker.restart();
         }
-        bites
+        met.is_some()
     }
 
     fn set_links(&self, clients: &Clients, config: &LinkConfig) {

@@ -1,0 +1,112 @@
+//! When a planned fault bites, and on what. For people alone: nothing in a run looks at it, and it is no part of the
+//! trace.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Bites of one fault that are kept. A disk that is slow for seconds bites thousands of times.
+const KEPT_PER_FAULT: usize = 100;
+
+/// What makes operations go wrong: a fault of the plan turns it on and off, and whoever is hit knows only this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The rates of a disk's faults.
+    DiskRates,
+    /// The fault of one chosen operation, by its number.
+    Injection(u64),
+    /// The limit of a disk's space.
+    DiskSpace,
+    /// The limit of descriptors.
+    Descriptors,
+    /// Blocked links, and links that reset connections.
+    Links,
+}
+
+/// A moment at which a fault was felt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bite {
+    /// Nanoseconds since the run began.
+    pub at_ns: u64,
+    /// The fault's number.
+    pub fault: u32,
+    /// What it hit, and how.
+    pub what: String,
+}
+
+/// The bites of a run.
+#[derive(Default)]
+pub(crate) struct Bites {
+    blamed: BTreeMap<Cause, u32>,
+    kept: Vec<Bite>,
+    counts: BTreeMap<u32, Count>,
+}
+
+#[derive(Default)]
+struct Count {
+    kept: usize,
+    /// Those beyond the limit, with the times of the first and the last of them.
+    more: u64,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl Bites {
+    /// From now on what `cause` does is the doing of this fault.
+    pub(crate) fn blame(&mut self, cause: Cause, fault: u32) {
+        self.blamed.insert(cause, fault);
+    }
+
+    /// The fault whose doing it is.
+    pub(crate) fn blamed(&self, cause: Cause) -> Option<u32> {
+        self.blamed.get(&cause).copied()
+    }
+
+    /// Notes that a fault has bitten.
+    pub(crate) fn note(&mut self, at_ns: u64, fault: u32, what: fmt::Arguments<'_>) {
+        let count = self.counts.entry(fault).or_default();
+        if count.kept < KEPT_PER_FAULT {
+            count.kept += 1;
+            self.kept.push(Bite { at_ns, fault, what: what.to_string() });
+            return;
+        }
+        if count.more == 0 {
+            count.first_ns = at_ns;
+        }
+        count.more += 1;
+        count.last_ns = at_ns;
+    }
+
+    /// All that were kept in the order of their times, and of each fault how many more there were.
+    pub(crate) fn all(&self) -> Vec<Bite> {
+        let more = self.counts.iter().filter(|(_, count)| count.more > 0).map(|(&fault, count)| Bite {
+            at_ns: count.first_ns,
+            fault,
+            what: format!("and {} more until {:.3} s", count.more, count.last_ns as f64 / 1e9),
+        });
+        let mut all: Vec<Bite> = self.kept.iter().cloned().chain(more).collect();
+        all.sort_by_key(|bite| bite.at_ns);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_bites_of_one_fault_are_counted_and_those_of_another_are_kept() {
+        let mut bites = Bites::default();
+        bites.blame(Cause::DiskRates, 3);
+        let slow = bites.blamed(Cause::DiskRates).unwrap();
+        for at_ns in 0..KEPT_PER_FAULT as u64 + 7 {
+            bites.note(at_ns, slow, format_args!("slow"));
+        }
+        bites.note(5, 4, format_args!("killed"));
+        assert_eq!(bites.blamed(Cause::DiskSpace), None);
+        let all = bites.all();
+        assert_eq!(all.len(), KEPT_PER_FAULT + 2);
+        assert_eq!(all.iter().filter(|bite| bite.fault == 4).count(), 1);
+        let last = all.last().unwrap();
+        assert_eq!((last.at_ns, last.what.as_str()), (KEPT_PER_FAULT as u64, "and 7 more until 0.000 s"));
+    }
+}
