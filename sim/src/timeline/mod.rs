@@ -3,16 +3,21 @@
 //!
 //! | lane | what it shows |
 //! |---|---|
-//! | one for each client | its sends and reads as bars, arrows to the broker and back |
-//! | the broker | its incarnations: starting, serving, stopping |
-//! | one for each kind of fault | the faults of the plan as bands |
+//! | the broker | its incarnations: starting, serving, stopping; what failed |
+//! | one for each kind of fault | the faults of the plan as bands, with a mark where one bites |
+//! | one for each client that did anything | its sends and reads as bars, arrows to the broker and back |
 //! | positions | log end and durable end of a partition over time |
+
+mod lanes;
+mod ops;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::history::{Answer, Created, EventKind, History, Outcome, Stamp};
+use self::lanes::{Lane, Lanes};
+use self::ops::Op;
+use crate::history::{EventKind, History, Stamp};
 use crate::oracle::{Source, Violation};
 use crate::plan::Track;
 use crate::runner::Report;
@@ -22,7 +27,8 @@ use crate::workload::world::World;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+/// What is drawn, then what the reader does with it.
+const SCRIPTS: [&str; 2] = [include_str!("draw.js"), include_str!("script.js")];
 
 /// Everything that the script gets. Times are in microseconds since the run began, names short because there are many.
 #[derive(Serialize)]
@@ -36,16 +42,11 @@ struct Data<'a> {
     lanes: Vec<Lane>,
     events: Vec<Event<'a>>,
     faults: Vec<Fault<'a>>,
+    bites: Vec<Bite>,
     lives: Vec<Life>,
     ops: Vec<Op>,
     positions: BTreeMap<String, Vec<Step>>,
     failures: Vec<Failure>,
-}
-
-/// A client.
-#[derive(Serialize)]
-struct Lane {
-    name: String,
 }
 
 #[derive(Serialize)]
@@ -53,14 +54,26 @@ struct Event<'a> {
     t: u64,
     kind: &'static str,
     what: &'a str,
+    /// The number of the client that it is about.
+    client: Option<u32>,
 }
 
 #[derive(Serialize)]
 struct Fault<'a> {
+    number: u32,
     t: u64,
     e: u64,
     what: &'a str,
     track: &'static str,
+}
+
+/// A moment at which a fault was felt.
+#[derive(Serialize)]
+struct Bite {
+    t: u64,
+    /// The fault's number.
+    fault: u32,
+    what: String,
 }
 
 /// An incarnation of the broker.
@@ -72,29 +85,6 @@ struct Life {
     stops: Option<u64>,
     e: u64,
     end: String,
-}
-
-/// A send, a read, a question for an offset by time, the creation of a topic or a list of them.
-#[derive(Serialize)]
-struct Op {
-    /// `s`, `r`, `q`, `c` or `l`.
-    k: char,
-    /// Index among those of its kind.
-    i: u32,
-    /// Index of its lane.
-    l: usize,
-    /// Index of its partition, if it is about one.
-    p: Option<u32>,
-    t: u64,
-    /// When it was answered; absent if never.
-    e: Option<u64>,
-    /// How it ended: `ok`, `maybe`, `failed`, `empty`, `bad`.
-    s: &'static str,
-    /// First and last offset, if any.
-    o: Option<[i64; 2]>,
-    /// First and last value, if any.
-    v: Option<[u64; 2]>,
-    text: String,
 }
 
 /// From this time on, log end and durable end.
@@ -114,12 +104,17 @@ struct Failure {
     offset: i64,
     /// Kinds and indices of the operations that prove it.
     proof: Vec<(char, u32)>,
+    /// From when to when it went wrong, if it is known.
+    t: Option<u64>,
+    e: Option<u64>,
 }
 
 /// The page of a run. `violations` are the first of the report's failures of their checks, with their proofs.
 pub fn page(report: &Report, world: &World, clients: &Clients, violations: &[Violation]) -> String {
     let history = world.history();
-    let lanes = Lanes::new(clients);
+    let mut lanes = Lanes::new(clients);
+    let mut ops = ops::ops(&history, &lanes);
+    lanes.leave_out_empty(&mut ops);
     let end = report.simulated_ms * 1000;
     let data = Data {
         title: format!("{} seed {}", report.scenario, report.seed),
@@ -130,68 +125,48 @@ pub fn page(report: &Report, world: &World, clients: &Clients, violations: &[Vio
         partitions: &history.partitions,
         events: events(&history),
         faults: faults(&history, end),
+        bites: bites(world),
         lives: lives(&history, end),
-        ops: ops(&history, &lanes),
+        ops,
         positions: positions(world, &world.sim.gauges()),
         failures: failures(report, violations),
         lanes: lanes.list,
     };
     // Nothing in the data may end the script element that it stands in.
     let json = serde_json::to_string(&data).unwrap_or_else(|error| format!("{{\"title\":\"{error}\"}}"));
-    PAGE.replace("/*STYLE*/", STYLE).replace("/*DATA*/", &json.replace('<', "\\u003c")).replace("/*SCRIPT*/", SCRIPT)
+    PAGE.replace("/*STYLE*/", STYLE)
+        .replace("/*DATA*/", &json.replace('<', "\\u003c"))
+        .replace("/*SCRIPT*/", &SCRIPTS.concat())
 }
 
 fn us(stamp: Stamp) -> u64 {
     stamp.at_ns / 1000
 }
 
-/// The clients' lanes: producers, readers, admins, then those that only prepare or judge.
-struct Lanes {
-    list: Vec<Lane>,
-    producers: usize,
-    admins: usize,
-    clients: usize,
-}
-
-impl Lanes {
-    fn new(clients: &Clients) -> Self {
-        let producers = clients.producers().len();
-        let admins = clients.admins().start;
-        let name = |index: usize| match index {
-            _ if index < producers => format!("producer {index}"),
-            _ if index < admins => format!("reader {}", index - producers),
-            _ => format!("admin {}", index - admins),
-        };
-        let mut list: Vec<Lane> = (0..clients.len()).map(|index| Lane { name: name(index) }).collect();
-        list.push(Lane { name: "set-up, prober".to_owned() });
-        list.push(Lane { name: "last read".to_owned() });
-        Self { list, producers, admins, clients: clients.len() }
-    }
-
-    fn of_producer(&self, producer: u32) -> usize {
-        if producer == u32::MAX { self.clients } else { producer as usize }
-    }
-
-    fn of_reader(&self, reader: u32) -> usize {
-        if reader == u32::MAX { self.clients + 1 } else { self.producers + reader as usize }
-    }
-
-    fn of_admin(&self, admin: u32, others: usize) -> usize {
-        if admin == u32::MAX { self.clients + others } else { self.admins + admin as usize }
-    }
-}
-
-fn events(history: &History) -> Vec<Event<'_>> {
+fn events<'a>(history: &'a History) -> Vec<Event<'a>> {
     let kind = |kind: EventKind| match kind {
         EventKind::Phase => "phase",
         EventKind::BrokerStarts(_) | EventKind::BrokerServes(_) => "broker",
         EventKind::BrokerStops | EventKind::BrokerEnds => "end",
-        EventKind::ClientStarts(_) | EventKind::ClientEnds(_) => "client",
-        EventKind::FaultBegins { .. } | EventKind::FaultEnds(_) => "fault",
-        EventKind::Failure => "failure",
+        EventKind::ClientStarts(_) => "client",
+        EventKind::ClientEnds(_) => "client-end",
+        EventKind::FaultBegins { .. } | EventKind::FaultEnds(_) | EventKind::Failure => "fault",
     };
-    let events = history.events.iter();
-    events.map(|event| Event { t: us(event.at), kind: kind(event.kind), what: &event.what }).collect()
+    let client = |kind: EventKind| match kind {
+        EventKind::ClientStarts(number) | EventKind::ClientEnds(number) => Some(number),
+        _ => None,
+    };
+    // Faults and failures stand in lists of their own, with more than this.
+    let is_elsewhere =
+        |kind: EventKind| matches!(kind, EventKind::FaultBegins { .. } | EventKind::FaultEnds(_) | EventKind::Failure);
+    let events = history.events.iter().filter(|event| !is_elsewhere(event.kind));
+    let event = |one: &'a crate::history::Event| Event {
+        t: us(one.at),
+        kind: kind(one.kind),
+        what: &one.what,
+        client: client(one.kind),
+    };
+    events.map(event).collect()
 }
 
 fn faults(history: &History, end: u64) -> Vec<Fault<'_>> {
@@ -200,7 +175,7 @@ fn faults(history: &History, end: u64) -> Vec<Fault<'_>> {
         match event.kind {
             EventKind::FaultBegins { number, track } => {
                 let track = track_name(track);
-                faults.insert(number, Fault { t: us(event.at), e: end, what: &event.what, track });
+                faults.insert(number, Fault { number, t: us(event.at), e: end, what: &event.what, track });
             }
             EventKind::FaultEnds(number) => {
                 faults.entry(number).and_modify(|fault| fault.e = us(event.at));
@@ -211,15 +186,20 @@ fn faults(history: &History, end: u64) -> Vec<Fault<'_>> {
     faults.into_values().collect()
 }
 
+fn bites(world: &World) -> Vec<Bite> {
+    let bites = world.sim.bites().into_iter();
+    bites.map(|bite| Bite { t: bite.at_ns / 1000, fault: bite.fault, what: bite.what }).collect()
+}
+
 fn track_name(track: Track) -> &'static str {
     match track {
         Track::Process => "process",
         Track::Space => "disk space",
         Track::Disk => "disk",
-        Track::Descriptors => "descriptors",
+        Track::Descriptors => "descriptor",
         Track::Network => "network",
-        Track::Clocks => "clocks",
-        Track::Clients => "clients",
+        Track::Clocks => "clock",
+        Track::Clients => "client",
     }
 }
 
@@ -244,96 +224,6 @@ fn lives(history: &History, end: u64) -> Vec<Life> {
         }
     }
     lives
-}
-
-fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
-    let mut ops = Vec::with_capacity(history.operations());
-    for (index, send) in history.sends.iter().enumerate() {
-        let i = index as u32;
-        let (s, first) = match send.outcome {
-            Outcome::Maybe => ("maybe", None),
-            Outcome::Acked { base_offset } => ("ok", Some(base_offset)),
-            Outcome::AckedSomewhere => ("ok", None),
-            Outcome::Failed => ("failed", None),
-        };
-        let more = u64::from(send.records) - 1;
-        ops.push(Op {
-            k: 's',
-            i,
-            l: lanes.of_producer(send.producer),
-            p: Some(send.partition.0),
-            t: us(send.began),
-            e: send.ended.map(us),
-            s,
-            o: first.map(|first| [first, first + more as i64]),
-            v: Some([send.first_value, send.first_value + more]),
-            text: history.describe_send(crate::history::SendId(i)),
-        });
-    }
-    for (index, read) in history.reads.iter().enumerate() {
-        let i = index as u32;
-        let records = history.records(read);
-        let ends = records.first().zip(records.last());
-        let s = match read.answer {
-            Answer::OutOfRange | Answer::Garbled => "bad",
-            Answer::Offsets => "empty",
-            Answer::Records { .. } => {
-                if ends.is_some() {
-                    "ok"
-                } else {
-                    "empty"
-                }
-            }
-        };
-        ops.push(Op {
-            k: 'r',
-            i,
-            l: lanes.of_reader(read.reader),
-            p: Some(read.partition.0),
-            t: us(read.began),
-            e: Some(us(read.ended)),
-            s,
-            o: ends.map(|(first, last)| [first.offset, last.offset]),
-            v: ends.map(|(first, last)| [first.value, last.value]),
-            text: history.describe_read(crate::history::ReadId(i)),
-        });
-    }
-    for (index, query) in history.time_queries.iter().enumerate() {
-        ops.push(Op {
-            k: 'q',
-            i: index as u32,
-            l: lanes.of_reader(query.reader),
-            p: Some(query.partition.0),
-            t: us(query.began),
-            e: Some(us(query.ended)),
-            s: "empty",
-            o: (query.offset >= 0).then_some([query.offset, query.offset]),
-            v: None,
-            text: history.describe_time_query(query),
-        });
-    }
-    topic_ops(history, lanes, &mut ops);
-    ops
-}
-
-fn topic_ops(history: &History, lanes: &Lanes, ops: &mut Vec<Op>) {
-    let op = |k, i: usize, l, t: Stamp, e: Option<Stamp>, s, text| {
-        let (i, t, e) = (i as u32, us(t), e.map(us));
-        Op { k, i, l, p: None, t, e, s, o: None, v: None, text }
-    };
-    for (index, creation) in history.creations.iter().enumerate() {
-        let (lane, text) = (lanes.of_admin(creation.client, 0), history.describe_creation(creation));
-        let s = match creation.outcome {
-            Created::Maybe => "maybe",
-            Created::Done(_) => "ok",
-            Created::Failed => "failed",
-        };
-        ops.push(op('c', index, lane, creation.began, creation.ended, s, text));
-    }
-    for (index, list) in history.topic_lists.iter().enumerate() {
-        let (lane, text) = (lanes.of_admin(list.client, 1), history.describe_topic_list(list));
-        ops.push(op('l', index, lane, list.began, Some(list.ended), "empty", text));
-    }
 }
 
 /// Log end and durable end by partition, each step with both.
@@ -379,6 +269,8 @@ fn failures(report: &Report, violations: &[Violation]) -> Vec<Failure> {
             partition: violation.and_then(|found| found.partition).map(|partition| partition.0),
             offset: violation.map_or(-1, |found| found.offset),
             proof: violation.map_or_else(Vec::new, |found| found.proof.iter().map(source).collect()),
+            t: failure.span_ns.map(|(from, _)| from / 1000),
+            e: failure.span_ns.map(|(_, to)| to / 1000),
         }
     })
     .collect()
