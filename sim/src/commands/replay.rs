@@ -38,7 +38,7 @@ pub fn replay(args: &ReplayArgs) -> Done {
             requests.push((Request { scheduler, plan, ..request(one.seed, &choice) }, one.fails.clone()));
         }
         if let Some(number) = args.pinned.filter(|_| requests.is_empty()) {
-            return Err(format!("`{}` has {count} pinned runs, and none of number {number}", args.scenario).into());
+            return Err(format!("`{}` has no pinned run {number}: there are {count}", args.scenario).into());
         }
     }
     if requests.is_empty() {

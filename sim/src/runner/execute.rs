@@ -304,9 +304,8 @@ impl Targets {
             if !broker.ended(fail_stop_within).await {
                 let when = Stamp { order: 0, at_ns: failed_at.0 };
                 let what = format!(
-                    "{} of {path} fails at {when} with {:?}, and {fail_stop_within:?} later the broker still runs",
-                    injection.op.name(),
-                    injection.fault
+                    "{} of {path} fails at {when}, and {fail_stop_within:?} later the broker still runs",
+                    injection.op.name()
                 );
                 broker.fail_since(failed_at, "fail-stop", what);
             }

@@ -87,10 +87,10 @@ function choose(index) {
   if (ops.length) {
     show(Math.min(...ops.map(op => op.t)), Math.max(...ops.map(op => op.e ?? op.t)));
     $('details').textContent = ops.map(op => describe(op)).join('\n\n');
-  } else if (found?.t != null) {
-    show(found.t, found.e, .35, 150000);
+  } else {
+    if (found?.t != null) show(found.t, found.e, .35, 150000); else fit();
     $('details').textContent = describe(found);
-  } else fit();
+  }
 }
 
 function search() {
