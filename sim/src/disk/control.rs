@@ -85,11 +85,6 @@ impl DiskControl {
         self.with(|disk| disk.bitten.iter().filter(|(name, _)| name.ends_with(&suffix)).map(|(_, count)| count).sum())
     }
 
-    /// Operations so far that did not go as asked, for whatever fault or limit.
-    pub fn harmed(&self) -> u64 {
-        self.with(|disk| disk.harmed)
-    }
-
     /// The system drops clean pages, which shows what a failed flush lost.
     pub fn evict(&self) {
         self.with(|disk| disk.model.evict());

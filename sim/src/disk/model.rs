@@ -173,6 +173,11 @@ impl DiskModel {
         Space { free: self.free_space(), total: self.capacity.map_or(1 << 50, |capacity| capacity.max(self.used())) }
     }
 
+    /// Whether the space is limited.
+    pub fn is_limited(&self) -> bool {
+        self.capacity.is_some()
+    }
+
     /// Bytes in use by files that have a name or are open.
     pub fn used(&self) -> u64 {
         let linked: BTreeSet<Ino> = self.dirs().flat_map(|dir| dir.cached.values().copied()).collect();

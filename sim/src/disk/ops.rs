@@ -43,9 +43,6 @@ pub(crate) struct DiskState {
     pub(super) speed: DiskSpeed,
     /// Faults that bit, by kind of operation and fault.
     pub(super) bitten: BTreeMap<String, u64>,
-    /// Operations that did not go as asked: failed for another reason than that there is no such file, or went wrong
-    /// without a word.
-    pub(super) harmed: u64,
     rng: fastrand::Rng,
     in_flight: BTreeMap<u64, Job>,
     operations: u64,
@@ -63,7 +60,6 @@ impl DiskState {
             next_injection: 0,
             speed: DiskSpeed::default(),
             bitten: BTreeMap::new(),
-            harmed: 0,
             rng: fastrand::Rng::with_seed(seed),
             in_flight: BTreeMap::new(),
             operations: 0,
@@ -86,7 +82,6 @@ impl DiskState {
         }
         if let Some((fault, _)) = fault {
             *self.bitten.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
-            self.harmed += 1;
         }
         fault
     }
@@ -143,13 +138,10 @@ impl Request {
         let name = kind.name();
         let outcome = match result {
             Ok(_) => String::new(),
-            Err(error) => {
-                state.nodes[*node].disk.harmed += u64::from(error.kind() != io::ErrorKind::NotFound);
-                match error.raw_os_error() {
-                    Some(number) => format!(" {}", errno::name(number)),
-                    None => format!(" {error}"),
-                }
-            }
+            Err(error) => match error.raw_os_error() {
+                Some(number) => format!(" {}", errno::name(number)),
+                None => format!(" {error}"),
+            },
         };
         match range {
             Some((at, len)) => state.trace(now, *node, format_args!("disk {name} {path} {at}+{len}{outcome}")),
@@ -160,6 +152,10 @@ impl Request {
     /// Tells the people who look at a run which operation a fault has hit, and how.
     fn note_bite(&self, state: &mut State, now: u64, error: Option<&io::Error>) {
         let Self { kind, path, range, met, .. } = self;
+        if *kind == OpKind::FreeSpace && state.nodes[self.node].disk.model.is_limited() {
+            let free = state.nodes[self.node].disk.model.space().free;
+            state.bite(now, Cause::DiskSpace, format_args!("the disk says that {free} bytes are free"));
+        }
         if error.is_none() && met.is_none() {
             return;
         }

@@ -1,5 +1,5 @@
-//! When a planned fault bites, and on what. For people alone: nothing in a run looks at it, and it is no part of the
-//! trace.
+//! When a planned fault bites, and on what: for the timeline, and to count the faults that bit. Nothing in a run depends
+//! on it, and it is no part of the trace.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,6 +74,11 @@ impl Bites {
         }
         count.more += 1;
         count.last_ns = at_ns;
+    }
+
+    /// Whether a fault has bitten.
+    pub(crate) fn has_bitten(&self, fault: u32) -> bool {
+        self.counts.contains_key(&fault)
     }
 
     /// All that were kept in the order of their times, and of each fault how many more there were.

@@ -196,6 +196,11 @@ impl Sim {
         self.shared.with(|state, _| state.bites.note(self.shared.now(), fault, what));
     }
 
+    /// Whether a fault of the plan has bitten.
+    pub fn has_bitten(&self, fault: u32) -> bool {
+        self.shared.with(|state, _| state.bites.has_bitten(fault))
+    }
+
     /// The moments at which faults bit, in their order: the first hundred of each fault.
     pub fn bites(&self) -> Vec<Bite> {
         self.shared.with(|state, _| state.bites.all())

@@ -69,8 +69,6 @@ pub(crate) struct NodeState {
     /// Descriptors that may be open at the same time.
     pub(crate) descriptors_max: u32,
     pub(crate) descriptors: u32,
-    /// Times that there was none left.
-    pub(crate) descriptors_refused: u64,
     /// What the wall clock is ahead of the world's time, in nanoseconds.
     wall_offset_ns: i64,
     /// Parts per million by which the wall clock is too fast.
@@ -101,7 +99,6 @@ impl NodeState {
     pub(crate) fn take_descriptor(&mut self) -> bool {
         let free = self.has_descriptor();
         self.descriptors += u32::from(free);
-        self.descriptors_refused += u64::from(!free);
         free
     }
 }
@@ -120,7 +117,6 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str) -> Node {
             seeds: BTreeMap::new(),
             descriptors_max: u32::MAX,
             descriptors: 0,
-            descriptors_refused: 0,
             wall_offset_ns: 0,
             wall_drift_ppm: 0,
             incarnations: 0,
@@ -356,11 +352,6 @@ impl Node {
     /// Limits how many files and sockets may be open at the same time.
     pub fn limit_descriptors(&self, max: u32) {
         self.with(|node| node.descriptors_max = max);
-    }
-
-    /// Operations of its disk that did not go as asked, and descriptors that it did not get, so far.
-    pub fn harmed(&self) -> u64 {
-        self.with(|node| node.descriptors_refused) + self.disk().harmed()
     }
 
     /// Control over the node's disk.

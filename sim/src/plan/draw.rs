@@ -4,9 +4,26 @@ use super::{Action, Clients, Crash, Plan, What, Whom};
 use crate::disk::{Injection, Keep};
 use crate::scenario::{self, Kind, Rule, Scenario};
 
+/// Plans drawn until one has faults enough for the run to prove anything.
+const DRAWS_MAX: u32 = 20;
+/// Not every fault bites: so many are planned for each that must have.
+const PLANNED_PER_BITE: u64 = 2;
+
 impl Plan {
     /// Draws a plan for a run with so many clients.
     pub fn draw(scenario: &Scenario, clients: u32, rng: &mut fastrand::Rng) -> Self {
+        let enough = scenario.checks.bitten_min * PLANNED_PER_BITE;
+        let mut plan = Self::draw_once(scenario, clients, rng);
+        for _ in 1..DRAWS_MAX {
+            if plan.faults() as u64 >= enough {
+                break;
+            }
+            plan = Self::draw_once(scenario, clients, rng);
+        }
+        plan
+    }
+
+    fn draw_once(scenario: &Scenario, clients: u32, rng: &mut fastrand::Rng) -> Self {
         let faults_ms = u64::from(scenario.phases.faults_ms.draw(rng));
         let mut on: Vec<&Rule> = scenario.faults.iter().filter(|rule| rng.f64() < rule.chance).collect();
         if on.is_empty() && !scenario.faults.is_empty() {

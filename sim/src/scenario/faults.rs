@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::Range;
 use super::rule;
+use super::valid::{chance, not_empty};
 use crate::disk::{DiskFaults, Fault, Keep, OpKind};
 use crate::net::LinkConfig;
 
@@ -60,18 +61,22 @@ pub enum Kind {
 #[serde(default, deny_unknown_fields)]
 pub struct Crash {
     /// Chance that power is lost; otherwise it is a `kill -9`.
+    #[serde(deserialize_with = "chance")]
     pub power: f64,
     /// What power loss keeps of what was not synced.
+    #[serde(deserialize_with = "not_empty")]
     pub keep: Vec<Keep>,
     /// Milliseconds until the start.
     pub down_ms: Range<u32>,
     /// How many further crashes follow, each soon after the start.
     pub again: Range<u32>,
     /// Chance that a further crash is a power loss.
+    #[serde(deserialize_with = "chance")]
     pub again_power: f64,
     /// Microseconds from the start to the further crash.
     pub again_us: Range<u32>,
     /// Chance that the wall clock has moved when the broker starts again.
+    #[serde(deserialize_with = "chance")]
     pub clock: f64,
     /// Milliseconds by which it has; negative is back.
     pub clock_by_ms: Range<i32>,
@@ -103,10 +108,12 @@ pub struct SyncFailure {
     /// Milliseconds until the start after the fail-stop.
     pub down_ms: Range<u32>,
     /// Chance that power is lost after the restart.
+    #[serde(deserialize_with = "chance")]
     pub then_power_loss: f64,
     /// Milliseconds from the restart to the power loss.
     pub power_loss_ms: Range<u32>,
     /// What power loss keeps of what was not synced.
+    #[serde(deserialize_with = "not_empty")]
     pub keep: Vec<Keep>,
 }
 
@@ -144,6 +151,7 @@ impl Default for DiskFull {
 #[serde(default, deny_unknown_fields)]
 pub struct Resets {
     /// Chance that it concerns only some of the clients.
+    #[serde(deserialize_with = "chance")]
     pub some: f64,
     /// Chance per segment, in millionths.
     pub per_million: Range<u32>,
@@ -164,10 +172,13 @@ pub struct Partition {
     /// Milliseconds that it lasts.
     pub for_ms: Range<u32>,
     /// Chance that only one direction is cut.
+    #[serde(deserialize_with = "chance")]
     pub one_way: f64,
     /// Chance that only some of the clients are cut off.
+    #[serde(deserialize_with = "chance")]
     pub some: f64,
     /// Chance that the connections that stalled are reset at its end.
+    #[serde(deserialize_with = "chance")]
     pub reset: f64,
 }
 
@@ -178,13 +189,19 @@ impl Default for Partition {
 }
 
 /// See [`Kind::DiskTrouble`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskTrouble {
-    /// Rates.
+    /// Rates, some of which must be given.
     pub rates: DiskFaults,
     /// Milliseconds that it lasts.
     pub for_ms: Range<u32>,
+}
+
+impl Default for DiskTrouble {
+    fn default() -> Self {
+        Self { rates: DiskFaults::default(), for_ms: Range(200, 3_000) }
+    }
 }
 
 /// See [`Kind::Stop`].
@@ -194,6 +211,7 @@ pub struct Stop {
     /// Milliseconds until the next start.
     pub down_ms: Range<u32>,
     /// Chance that power is lost while it stops.
+    #[serde(deserialize_with = "chance")]
     pub cut: f64,
     /// Microseconds from the asking to that.
     pub cut_us: Range<u32>,
@@ -224,6 +242,7 @@ impl Default for Pause {
 #[serde(default, deny_unknown_fields)]
 pub struct ClockJump {
     /// Chance that it is the clock of a client; otherwise it is the broker's.
+    #[serde(deserialize_with = "chance")]
     pub client: f64,
     /// Milliseconds; negative is back.
     pub by_ms: Range<i32>,
@@ -283,8 +302,10 @@ impl Default for FewDescriptors {
 #[serde(default, deny_unknown_fields)]
 pub struct SlowNetwork {
     /// Chance that it concerns only some of the clients.
+    #[serde(deserialize_with = "chance")]
     pub some: f64,
     /// How links may be, one of which is drawn.
+    #[serde(deserialize_with = "not_empty")]
     pub links: Vec<LinkConfig>,
     /// Milliseconds that it lasts.
     pub for_ms: Range<u32>,
@@ -309,6 +330,7 @@ impl Default for SlowNetwork {
 #[serde(default, deny_unknown_fields)]
 pub struct ClockDrift {
     /// Chance that it is the clock of a client; otherwise it is the broker's.
+    #[serde(deserialize_with = "chance")]
     pub client: f64,
     /// Parts per million by which it is too fast; negative is too slow.
     pub ppm: Range<i32>,
@@ -327,6 +349,7 @@ impl Default for ClockDrift {
 #[serde(default, deny_unknown_fields)]
 pub struct ClientCrash {
     /// Chance that its machine loses power; otherwise its system closes its connections.
+    #[serde(deserialize_with = "chance")]
     pub power: f64,
     /// Milliseconds until it starts again.
     pub down_ms: Range<u32>,

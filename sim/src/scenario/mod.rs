@@ -10,6 +10,7 @@ mod range;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod valid;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,8 +18,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskSpeed;
-use crate::oracle;
 use crate::plan::Plan;
+use crate::{oracle, probes};
 
 pub use faults::*;
 pub use library::{find, folder, names};
@@ -108,6 +109,7 @@ pub struct Workload {
     /// Clients that create topics and list them all the time.
     pub admins: Range<u32>,
     /// Chance that a plain producer asks for `acks=all`; half of the others ask for no answer at all.
+    #[serde(deserialize_with = "valid::chance")]
     pub acks_all: f64,
     /// Batches that a producer has in flight.
     pub in_flight: Range<u32>,
@@ -122,6 +124,7 @@ pub struct Workload {
     /// Milliseconds between the topics that an admin creates.
     pub admin_pause_ms: Range<u32>,
     /// Codecs that a batch may have.
+    #[serde(deserialize_with = "valid::not_empty")]
     pub codecs: Vec<CodecName>,
     /// Milliseconds after which a request counts as lost.
     pub request_timeout_ms: Range<u32>,
@@ -268,12 +271,17 @@ impl Scenario {
         })?;
         scenario.name = name.to_owned();
         scenario.text = text.to_owned();
-        if let Some(wrong) = scenario.checks.without.iter().find(|wrong| !oracle::names().any(|name| name == **wrong)) {
-            let right = library::nearest(wrong, oracle::names());
-            let right = right.map(|right| format!("; did you mean `{right}`?")).unwrap_or_default();
-            let message = format!("`checks.without` names `{wrong}`, which is no check{right}");
-            return Err(ScenarioError::Parse { name: name.to_owned(), message });
-        }
+        scenario.check_names().map_err(|message| ScenarioError::Parse { name: name.to_owned(), message })?;
         Ok(scenario)
+    }
+
+    /// Checks and probes must be those that there are.
+    fn check_names(&self) -> Result<(), String> {
+        let checks: Vec<&str> = oracle::names().collect();
+        let probes: Vec<&str> = probes::names().collect();
+        library::all_known("checks.without", "check", self.checks.without.iter(), &checks)?;
+        library::all_known("probes", "probe", self.probes.iter(), &probes)?;
+        let reached = self.pinned.iter().filter_map(|pinned| pinned.reaches.as_ref());
+        library::all_known("pinned.reaches", "probe", reached, &probes)
     }
 }

@@ -3,16 +3,18 @@
 
 use serde::Deserialize;
 
+use super::valid::chance;
 use super::{
     ClientCrash, ClockDrift, ClockJump, Crash, DiskFault, DiskFull, DiskTrouble, FewDescriptors, Kind, Partition,
     Pause, Range, Resets, Rule, SlowNetwork, Stop, SyncFailure,
 };
+use crate::disk::DiskFaults;
 
 /// A rule as it stands in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
-    #[serde(default = "always")]
+    #[serde(default = "always", deserialize_with = "chance")]
     chance: f64,
     every_ms: Range<u32>,
     crash: Option<Crash>,
@@ -57,6 +59,9 @@ impl TryFrom<Written> for Rule {
         ];
         let mut kinds = kinds.into_iter().flatten();
         match (kinds.next(), kinds.next()) {
+            (Some(Kind::DiskTrouble(trouble)), None) if trouble.rates == DiskFaults::default() => {
+                Err("`disk_trouble` without `rates`, such as `rates = { write_error = 0.01 }`, does nothing")
+            }
             (Some(kind), None) => Ok(Self { chance: written.chance, every_ms: written.every_ms, kind }),
             _ => Err("a rule has exactly one kind of fault, such as `crash = {}`"),
         }

@@ -56,3 +56,23 @@ fn a_wrong_check_is_named_with_the_nearest() {
     assert!(error.ends_with("names `lost writes`, which is no check; did you mean `lost write`?"), "{error}");
     assert!(Scenario::parse("s", "[checks]\nwithout = [\"lost write\"]\n").is_ok());
 }
+
+#[test]
+fn values_that_cannot_be_are_refused() {
+    let message = |text: &str| Scenario::parse("s", text).unwrap_err().to_string();
+    let rule = |rule: &str| message(&format!("[[faults]]\nevery_ms = 1\n{rule}\n"));
+    for wrong in [
+        rule("chance = 1.5\ncrash = {}"),
+        rule("crash = { power = -0.1 }"),
+        rule("crash = { clock = nan }"),
+        message("[workload]\nacks_all = 2.0\n"),
+    ] {
+        assert!(wrong.contains("a number from 0 to 1"), "{wrong}");
+    }
+    let wrong = rule("crash = { keep = [] }");
+    assert!(wrong.contains("the list is empty"), "{wrong}");
+    let wrong = rule("disk_trouble = {}");
+    assert!(wrong.contains("does nothing"), "{wrong}");
+    let wrong = message("probes = [\"wal.torn_tial\"]\n");
+    assert!(wrong.ends_with("names `wal.torn_tial`, which is no probe; did you mean `wal.torn_tail`?"), "{wrong}");
+}
