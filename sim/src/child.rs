@@ -90,6 +90,12 @@ impl Request {
     }
 }
 
+/// Whether a filter of log lines can be understood.
+pub fn check_log_filter(filter: &str) -> Result<(), String> {
+    let parsed = tracing_subscriber::EnvFilter::try_new(filter);
+    parsed.map(drop).map_err(|error| format!("`{filter}` is no filter of log lines such as kilo=debug: {error}"))
+}
+
 /// A word of a command as a shell must be given it: in quotes where it has anything unusual in it.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);

@@ -35,7 +35,7 @@ enum Command {
     CheckDeterminism {
         /// Names of scenarios (all if none is named).
         scenarios: Vec<String>,
-        /// Seeds, `FROM..TO`, without TO.
+        /// Seeds, `FROM..TO` without TO, or one.
         #[arg(long, default_value = "0..20", value_parser = seeds)]
         seeds: Range<u64>,
         /// Seeds at the same time, each of which runs twice.
@@ -49,7 +49,7 @@ enum Command {
 struct RunArgs {
     /// Names of scenarios (`cargo sim list`), or paths of files; all scenarios if none is named.
     scenarios: Vec<String>,
-    /// Seeds, `FROM..TO`, without TO.
+    /// Seeds, `FROM..TO` without TO, or one.
     #[arg(long, default_value = "0..100", value_parser = seeds)]
     seeds: Range<u64>,
     /// Processes at the same time.
@@ -58,6 +58,9 @@ struct RunArgs {
     /// Stops at the first failure.
     #[arg(long)]
     fail_fast: bool,
+    /// Prints neither probes nor what scenarios came to: failures and the sum alone.
+    #[arg(long)]
+    quiet: bool,
     /// Stops as soon as this check has failed.
     #[arg(long, value_name = "CHECK")]
     until: Option<String>,
@@ -144,9 +147,12 @@ struct MutantsArgs {
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("`{text}` is not a range of seeds such as 0..100");
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let range = from.parse().map_err(|_| wrong())?..to.parse().map_err(|_| wrong())?;
+    let wrong = || format!("`{text}` is neither a range of seeds such as 0..100, without 100, nor one seed");
+    let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+    let range = match text.split_once("..") {
+        Some((from, to)) => number(from)?..number(to)?,
+        None => number(text)?..number(text)?.checked_add(1).ok_or_else(wrong)?,
+    };
     if range.is_empty() { Err(wrong()) } else { Ok(range) }
 }
 

@@ -333,6 +333,7 @@ impl PartitionLog {
             Err(error) => Err(sequence_error(error, &batch)),
             Ok(Admission::Joined(first)) => {
                 crate::sometimes!("log.retry_joined_in_flight");
+                tracing::debug!(partition = %self.key, base_offset = first.base_offset, "a retry waits for its batch to be durable");
                 Ok(Pending {
                     base_offset: first.base_offset,
                     last_offset: first.last_offset,
@@ -342,6 +343,7 @@ impl PartitionLog {
             }
             Ok(Admission::Known(first, waiter)) => {
                 crate::sometimes!("log.retry_known");
+                tracing::debug!(partition = %self.key, base_offset = first.base_offset, "a retry is answered: its batch is durable");
                 let _ = waiter.done.send(Ok(()));
                 Ok(Pending {
                     base_offset: first.base_offset,

@@ -60,9 +60,13 @@ impl PartitionLog {
         self.start_writing();
     }
 
+    /// Also at once where the write-ahead log waits for it: after a start that found no space, nothing can be produced
+    /// before what was replayed is covered.
     fn checkpoint_is_due(&self) -> bool {
         let since = self.lock().uncovered_since;
-        since.is_some_and(|since| self.shared.env.now() - since >= self.shared.config.checkpoint_delay)
+        since.is_some_and(|since| {
+            self.shared.wal.is_gated() || self.shared.env.now() - since >= self.shared.config.checkpoint_delay
+        })
     }
 
     /// Bytes that are durable in the write-ahead log and not yet in a segment file.

@@ -7,8 +7,10 @@ pub mod shrink;
 mod tally;
 
 use std::error::Error;
+use std::fs::OpenOptions;
 use std::io::{Write as _, stdout};
 use std::ops::Range;
+use std::path::Path;
 
 use kilo_sim::child::{self, Comparison};
 use kilo_sim::scenario::{self, Scenario};
@@ -37,6 +39,13 @@ fn unreached_mutants(is_reached: impl Fn(&str) -> bool) -> Result<(), Box<dyn Er
     let names = unreached.join(", ");
     Err(format!("no run came by the planted fault {names}: is the name right, and is this build one that has it?")
         .into())
+}
+
+/// Whether a file can be written: asked before a run, which may take long.
+fn can_write(path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map(drop).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Prints every scenario with what it is about.

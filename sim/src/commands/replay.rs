@@ -4,18 +4,21 @@ use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::Path;
 
-use kilo_sim::child::{Request, Seed, shell_word};
+use kilo_sim::child::{Request, Seed, check_log_filter, shell_word};
 use kilo_sim::plan::Plan;
 use kilo_sim::runner::Report;
 use kilo_sim::scenario;
 
 use super::tally::write_probes;
-use super::{Done, unreached_mutants};
+use super::{Done, can_write, unreached_mutants};
 use crate::ReplayArgs;
 
 /// Replays a seed, or what is pinned in the file.
 pub fn replay(args: &ReplayArgs) -> Done {
     let scenario = scenario::find(&args.scenario)?;
+    args.log.as_deref().map_or(Ok(()), check_log_filter)?;
+    can_write(args.html.as_deref())?;
+    can_write(args.save_plan.as_deref())?;
     let request = |seed, choice: &str| Request {
         log: args.log.clone(),
         timeline_file: args.html.clone(),
@@ -25,6 +28,11 @@ pub fn replay(args: &ReplayArgs) -> Done {
     // Each with the check that it is said to fail, if any.
     let mut requests = Vec::new();
     if let Some(seed) = args.seed {
+        if args.plan.is_none() && scenario.pinned.iter().any(|pinned| pinned.seed == seed) {
+            eprintln!(
+                "the faults of seed {seed} are drawn anew; without --seed the run that is pinned in the file is replayed"
+            );
+        }
         let plan = args.plan.as_deref().map(read_plan).transpose()?;
         requests.push((Request { scheduler: args.scheduler, plan, ..request(seed, &format!("--seed {seed}")) }, None));
     } else {

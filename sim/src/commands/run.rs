@@ -11,7 +11,7 @@ use kilo_sim::runner::Report;
 use serde::Serialize;
 
 use super::tally::{Tally, write_list};
-use super::{Done, find_all, unreached_mutants};
+use super::{Done, can_write, find_all, unreached_mutants};
 use crate::RunArgs;
 
 /// How often a campaign that has no terminal for its progress bar says how far it is.
@@ -39,6 +39,8 @@ struct Failed {
     scenario: String,
     seed: u64,
     checks: Vec<String>,
+    /// How much happened in it.
+    trace_lines: u64,
     replay: String,
 }
 
@@ -55,6 +57,7 @@ struct Campaign<'a> {
 /// Runs a campaign; false if a check failed or a required probe was not hit.
 pub fn campaign(args: &RunArgs) -> Done {
     let scenarios = find_all(&args.scenarios)?;
+    can_write(args.json.as_deref())?;
     let began = Instant::now();
     let total = (args.seeds.end - args.seeds.start).saturating_mul(scenarios.len() as u64);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} seeds, {msg}{elapsed}, {eta} left")?;
@@ -100,7 +103,7 @@ impl Campaign<'_> {
         let checks: Vec<String> = report.checks().into_keys().map(str::to_owned).collect();
         self.is_over |= self.args.fail_fast || self.args.until.as_ref().is_some_and(|check| checks.contains(check));
         let (scenario, replay) = (report.scenario.clone(), report.replay_command());
-        self.failures.push(Failed { scenario, seed: report.seed, checks, replay });
+        self.failures.push(Failed { scenario, seed: report.seed, checks, trace_lines: report.trace_lines, replay });
         self.progress.set_message(format!("{} failed, ", self.failures.len()));
         Ok(())
     }
@@ -131,7 +134,7 @@ impl Campaign<'_> {
     fn finish(mut self, began: Instant) -> Done {
         self.progress.finish_and_clear();
         self.failures.sort_by(|a, b| (&a.scenario, a.seed).cmp(&(&b.scenario, b.seed)));
-        for tally in &self.tallies {
+        for tally in self.tallies.iter().filter(|_| !self.args.quiet) {
             write!(stdout(), "{tally}")?;
         }
         let sum = |part: fn(&Tally) -> u64| self.tallies.iter().map(part).sum::<u64>();
@@ -160,12 +163,15 @@ impl Campaign<'_> {
             summary.recoveries_per_core_second,
             summary.operations_judged_per_second
         )?;
-        self.write_never_hit()?;
+        if !self.args.quiet {
+            self.write_never_hit()?;
+        }
         for failed in &self.failures {
             writeln!(stdout(), "failed: {}", failed.replay)?;
         }
-        if self.failures.is_empty() {
-            writeln!(stdout(), "no check failed")?;
+        match self.failures.iter().min_by_key(|failed| failed.trace_lines) {
+            Some(least) => writeln!(stdout(), "begin with the one in which least happened: {}", least.replay)?,
+            None => writeln!(stdout(), "no check failed")?,
         }
         if let Some(path) = &self.args.json {
             let text = serde_json::to_string_pretty(&summary)?;

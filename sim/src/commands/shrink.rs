@@ -14,6 +14,10 @@ use crate::ShrinkArgs;
 /// Shrinks a seed and saves what is left as a scenario. False if the seed does not fail.
 pub fn shrink(args: &ShrinkArgs) -> Done {
     let scenario = scenario::find(&args.scenario)?;
+    let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}.toml", scenario.name, args.seed)));
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(format!("{}: there is no folder {}", path.display(), folder.display()).into());
+    }
     let tries = Tries { jobs: args.jobs.max(1), schedulers: args.tries.max(1) };
     let request = Request::new(&args.scenario, args.seed);
     let mut progress = |line: String| eprintln!("{line}");
@@ -22,7 +26,6 @@ pub fn shrink(args: &ShrinkArgs) -> Done {
         return Ok(false);
     };
     let Shrunk { check, before, plan, scheduler, runs, .. } = &shrunk;
-    let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}.toml", scenario.name, args.seed)));
     let text = shrink::scenario_text(&scenario, args.seed, &shrunk)?;
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     write!(stdout(), "{plan}")?;

@@ -36,7 +36,11 @@ pub fn check(history: &History, _evidence: &Evidence, violations: &mut Vec<Viola
         if read.high_watermark < 0 || read.high_watermark >= highest {
             continue;
         }
-        let message = format!("it was {highest} and then {}", read.high_watermark);
+        let known = match source {
+            Source::Ack(_) => format!("offset {} was acknowledged", highest - 1),
+            _ => format!("it was {highest}"),
+        };
+        let message = format!("{known}, and then it was {}", read.high_watermark);
         let proof = [source, Source::Read(ReadId(index as u32))];
         violations.push(Violation::new(NAME, read.partition, read.high_watermark, message, &proof));
     }

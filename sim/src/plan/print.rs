@@ -3,10 +3,11 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Clients, Crash, Plan, What, Whom};
+use crate::disk::Keep;
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "faults for {} ms", self.faults_ms)?;
+        writeln!(f, "faults for {} ms; times are from the beginning of that phase", self.faults_ms)?;
         if !self.without_clients.is_empty() {
             writeln!(f, "  without clients {:?}", self.without_clients)?;
         }
@@ -90,7 +91,9 @@ impl Display for Crash {
             write!(f, "{} us after the start ", self.after_us)?;
         }
         match self.power_loss {
-            Some(keep) => write!(f, "power loss keeping {keep:?}")?,
+            Some(Keep::None) => write!(f, "power loss that keeps nothing unflushed")?,
+            Some(Keep::Some) => write!(f, "power loss that keeps a part of what is unflushed")?,
+            Some(Keep::All) => write!(f, "power loss that keeps what is unflushed")?,
             None => write!(f, "kill")?,
         }
         write!(f, ", down {} ms", self.down_ms)?;

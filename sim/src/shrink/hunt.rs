@@ -28,6 +28,11 @@ impl Hunt {
         &self.best
     }
 
+    /// Runs so far.
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
     /// The smallest plan, the scheduler's seed with which it fails, and how many runs there were.
     pub fn finish(self) -> (Plan, u64, u64) {
         (self.best, self.scheduler, self.runs)

@@ -59,11 +59,12 @@ pub fn shrink(
     progress(format!("fails with `{check}`, {before} faults in {} ms", report.plan.faults_ms));
     let mut hunt = Hunt::new(request.clone(), check.clone(), *tries, report.plan);
     shorten(&mut hunt)?;
-    progress(format!("{} faults in {} ms", hunt.best().faults(), hunt.best().faults_ms));
+    progress(format!("after {} runs: {} faults in {} ms", hunt.runs(), hunt.best().faults(), hunt.best().faults_ms));
     drop_faults(&mut hunt)?;
-    progress(format!("{} faults", hunt.best().faults()));
+    progress(format!("after {} runs: {} faults", hunt.runs(), hunt.best().faults()));
     drop_clients(&mut hunt, request)?;
-    progress(format!("without clients {:?}", hunt.best().without_clients));
+    let clients = hunt.best().without_clients.len();
+    progress(format!("after {} runs: {clients} clients can be left out", hunt.runs()));
     shorten(&mut hunt)?;
     drop_faults(&mut hunt)?;
     let (plan, scheduler, runs) = hunt.finish();
@@ -149,7 +150,7 @@ pub fn scenario_text(scenario: &Scenario, seed: u64, shrunk: &Shrunk) -> Result<
         plan: shrunk.plan.clone(),
     };
     let tail = toml::to_string(&Tail { pinned: [pinned] })?;
-    Ok(format!("{}\n# What shrinking left of seed {seed}.\n{tail}", scenario.text.trim_end()))
+    Ok(format!("{}\n\n# What shrinking left of seed {seed}.\n{tail}", scenario.text.trim_end()))
 }
 
 #[cfg(test)]

@@ -209,6 +209,11 @@ impl Wal {
         self.shared.release(lsn);
     }
 
+    /// Whether nothing is written until what was replayed has been released.
+    pub fn is_gated(&self) -> bool {
+        self.shared.state().core.is_gated()
+    }
+
     /// The number that the next block will get. An entry that is submitted now is in it or in a later one, also after a
     /// failure.
     pub fn next_lsn(&self) -> Lsn {
