@@ -3,10 +3,9 @@
 
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, Write as _};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -135,6 +134,9 @@ pub fn serve() {
 }
 
 fn one() -> Result<(), Box<dyn Error>> {
+    // Whoever ends a campaign, however suddenly, ends its seeds with it.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let request: Request = serde_json::from_reader(io::stdin().lock())?;
     let (trace_file, timeline_file) = (request.trace_file.clone(), request.timeline_file.clone());
     let report = request.run(if trace_file.is_some() { TraceMode::Keep } else { TraceMode::Hash })?;
@@ -154,21 +156,18 @@ pub struct Seed {
     seed: u64,
     replay: String,
     child: Child,
-    output: PathBuf,
-    errors: PathBuf,
+    /// What it writes: files without names, of which nothing is left behind whoever ends how.
+    output: File,
+    errors: File,
     looks: u32,
 }
 
 impl Seed {
     /// Starts it.
     pub fn start(request: &Request) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let stem = std::env::temp_dir().join(format!("kilo-sim-{}-{number}", std::process::id()));
-        let (output, errors) = (stem.with_extension("out"), stem.with_extension("err"));
+        let (output, errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(ARGUMENT).stdin(Stdio::piped());
-        command.stdout(File::create(&output)?).stderr(File::create(&errors)?);
+        command.arg(ARGUMENT).stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(errors.try_clone()?);
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(&serde_json::to_vec(request)?)?;
@@ -178,10 +177,8 @@ impl Seed {
     }
 
     /// Ends it without a report.
-    pub fn stop(mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        fs::remove_file(&self.output).and(fs::remove_file(&self.errors))
+    pub fn stop(self) {
+        drop(self);
     }
 
     /// The report, once the process has ended.
@@ -201,13 +198,7 @@ impl Seed {
             self.child.kill()?;
             self.child.wait()?;
         }
-        let read = |path: &Path| {
-            let mut bytes = Vec::new();
-            File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map(|_| bytes)
-        };
-        let (output, errors) = (read(&self.output)?, read(&self.errors)?);
-        // Left behind at worst; the next run has other names.
-        let _ = fs::remove_file(&self.output).and(fs::remove_file(&self.errors));
+        let (output, errors) = (read_all(&mut self.output)?, read_all(&mut self.errors)?);
         let errors = String::from_utf8_lossy(&errors).into_owned();
         let report = serde_json::from_slice(&output).unwrap_or_else(|_| {
             let what =
@@ -231,6 +222,21 @@ impl Seed {
             std::thread::sleep(LOOK_EVERY);
         }
     }
+}
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        // Both fail if it has ended, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_all(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The last few lines.

@@ -20,4 +20,5 @@ pub mod scenario;
 pub mod shrink;
 pub mod timeline;
 pub mod trace;
+mod valid;
 pub mod workload;

@@ -39,7 +39,7 @@ enum Command {
         #[arg(long, default_value = "0..20", value_parser = seeds)]
         seeds: Range<u64>,
         /// Seeds at the same time, each of which runs twice.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = jobs)]
         jobs: usize,
     },
 }
@@ -53,7 +53,7 @@ struct RunArgs {
     #[arg(long, default_value = "0..100", value_parser = seeds)]
     seeds: Range<u64>,
     /// Processes at the same time.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = jobs)]
     jobs: usize,
     /// Stops at the first failure.
     #[arg(long)]
@@ -118,7 +118,7 @@ struct ShrinkArgs {
     #[arg(long)]
     check: Option<String>,
     /// Processes at the same time.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = jobs)]
     jobs: usize,
     /// Scheduler seeds that each candidate is tried with.
     #[arg(long, default_value_t = 3)]
@@ -139,11 +139,15 @@ struct MutantsArgs {
     /// Names of planted faults (all if none is named).
     names: Vec<String>,
     /// Processes at the same time.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = jobs)]
     jobs: usize,
     /// The one that is planted in this process.
     #[arg(long, hide = true)]
     only: Option<String>,
+}
+
+fn jobs(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&jobs| jobs > 0).ok_or_else(|| format!("`{text}` is no number of processes, from 1 on"))
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {

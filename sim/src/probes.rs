@@ -1,8 +1,13 @@
-//! The names of all probes in the sources of broker and simulator.
+//! The names of all probes and planted faults in the sources of broker and simulator.
 
 /// The names, in their order, without those of situations that cannot be (`never.`).
 pub fn names() -> impl Iterator<Item = &'static str> {
     include_str!(concat!(env!("OUT_DIR"), "/probes.txt")).lines()
+}
+
+/// The names of the planted faults that this build has.
+pub fn mutants() -> impl Iterator<Item = &'static str> {
+    include_str!(concat!(env!("OUT_DIR"), "/mutants.txt")).lines()
 }
 
 #[cfg(test)]

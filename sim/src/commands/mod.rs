@@ -14,12 +14,16 @@ use std::path::Path;
 
 use kilo_sim::child::{self, Comparison};
 use kilo_sim::scenario::{self, Scenario};
+use kilo_sim::{oracle, probes, runner};
 
 /// Whether all is well.
 pub type Done = Result<bool, Box<dyn Error>>;
 
 /// Planted faults reach the processes of the seeds through the environment.
 pub fn plant(mutants: &[String]) -> Result<(), Box<dyn Error>> {
+    if let Some(wrong) = mutants.iter().find(|name| !probes::mutants().any(|known| known == **name)) {
+        return Err(no_mutant(wrong).into());
+    }
     let names = mutants.join(",");
     if !mutants.is_empty() && std::env::var(child::MUTANTS).as_deref() != Ok(&names) {
         // Setting a variable of a running process is unsafe: start over with it.
@@ -28,6 +32,23 @@ pub fn plant(mutants: &[String]) -> Result<(), Box<dyn Error>> {
         std::process::exit(status.code().unwrap_or(2));
     }
     Ok(())
+}
+
+/// What to say of a planted fault that this build does not have.
+fn no_mutant(name: &str) -> String {
+    let count = probes::mutants().count();
+    format!(
+        "this build has no planted fault `{name}`, and {count} in all: ci/mutants makes one that has those of sim/mutants"
+    )
+}
+
+/// A check that somebody named must be one that there is.
+fn known_check(name: Option<&str>) -> Result<(), String> {
+    let all: Vec<&str> = oracle::names().chain(runner::CHECKS.iter().copied()).collect();
+    match name.filter(|name| !all.contains(name)) {
+        Some(wrong) => Err(format!("there is no check `{wrong}`; there are {}", all.join(", "))),
+        None => Ok(()),
+    }
 }
 
 /// The error for planted faults that no run came by, if there are any.

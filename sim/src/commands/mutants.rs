@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::Command;
 
 use kilo_sim::child::{self, Request, Seed};
-use kilo_sim::scenario;
+use kilo_sim::{probes, scenario};
 
 use super::Done;
 use crate::MutantsArgs;
@@ -58,6 +58,9 @@ pub fn hunt(args: &MutantsArgs) -> Done {
     }
     if !args.names.is_empty() {
         headers.retain(|header| args.names.contains(&header.name));
+    }
+    if let Some(header) = headers.iter().find(|header| !probes::mutants().any(|name| name == header.name)) {
+        return Err(super::no_mutant(&header.name).into());
     }
     if let Some(name) = &args.only {
         // In a process of its own, which has this fault planted.

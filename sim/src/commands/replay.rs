@@ -6,7 +6,7 @@ use std::path::Path;
 
 use kilo_sim::child::{Request, Seed, check_log_filter, shell_word};
 use kilo_sim::plan::Plan;
-use kilo_sim::runner::Report;
+use kilo_sim::runner::{self, Report};
 use kilo_sim::scenario;
 
 use super::tally::write_probes;
@@ -57,6 +57,12 @@ pub fn replay(args: &ReplayArgs) -> Done {
         return Err(
             format!("`{}` has {count} pinned runs, a file takes one: choose with --pinned N", args.scenario).into()
         );
+    }
+    for (request, _) in &requests {
+        let clients = runner::clients(&scenario, request.seed);
+        let file = args.plan.as_ref().map_or_else(|| args.scenario.clone(), |path| path.display().to_string());
+        let checked = request.plan.as_ref().map_or(Ok(()), |plan| plan.check(clients));
+        checked.map_err(|error| format!("{file}: {error}"))?;
     }
     let mut is_good = true;
     for (request, fails) in requests {

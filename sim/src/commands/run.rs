@@ -11,7 +11,7 @@ use kilo_sim::runner::Report;
 use serde::Serialize;
 
 use super::tally::{Tally, write_list};
-use super::{Done, can_write, find_all, unreached_mutants};
+use super::{Done, can_write, find_all, known_check, unreached_mutants};
 use crate::RunArgs;
 
 /// How often a campaign that has no terminal for its progress bar says how far it is.
@@ -58,6 +58,7 @@ struct Campaign<'a> {
 pub fn campaign(args: &RunArgs) -> Done {
     let scenarios = find_all(&args.scenarios)?;
     can_write(args.json.as_deref())?;
+    known_check(args.until.as_deref())?;
     let began = Instant::now();
     let total = (args.seeds.end - args.seeds.start).saturating_mul(scenarios.len() as u64);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} seeds, {msg}{elapsed}, {eta} left")?;

@@ -8,12 +8,13 @@ use kilo_sim::child::{Request, shell_word};
 use kilo_sim::scenario;
 use kilo_sim::shrink::{self, Shrunk, Tries};
 
-use super::Done;
+use super::{Done, known_check};
 use crate::ShrinkArgs;
 
 /// Shrinks a seed and saves what is left as a scenario. False if the seed does not fail.
 pub fn shrink(args: &ShrinkArgs) -> Done {
     let scenario = scenario::find(&args.scenario)?;
+    known_check(args.check.as_deref())?;
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}.toml", scenario.name, args.seed)));
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         return Err(format!("{}: there is no folder {}", path.display(), folder.display()).into());
@@ -22,7 +23,8 @@ pub fn shrink(args: &ShrinkArgs) -> Done {
     let request = Request::new(&args.scenario, args.seed);
     let mut progress = |line: String| eprintln!("{line}");
     let Some(shrunk) = shrink::shrink(&request, args.check.as_deref(), &tries, &mut progress)? else {
-        writeln!(stdout(), "{} seed {} does not fail: there is nothing to shrink", args.scenario, args.seed)?;
+        let with = args.check.as_ref().map(|check| format!(" with `{check}`")).unwrap_or_default();
+        writeln!(stdout(), "{} seed {} does not fail{with}: there is nothing to shrink", args.scenario, args.seed)?;
         return Ok(false);
     };
     let Shrunk { check, before, plan, scheduler, runs, .. } = &shrunk;

@@ -13,10 +13,12 @@ pub struct LinkConfig {
     /// Bytes per second, shared by all connections.
     pub bytes_per_s: u64,
     /// Chance that a segment is lost and sent again, which costs `resend_ms`.
+    #[serde(deserialize_with = "crate::valid::chance")]
     pub loss: f64,
     /// Milliseconds.
     pub resend_ms: u64,
     /// Chance per segment that the connection is reset, both ways.
+    #[serde(deserialize_with = "crate::valid::chance")]
     pub reset: f64,
     /// Bytes of the largest segment. Segments are often smaller.
     pub segment_bytes_max: usize,

@@ -2,12 +2,15 @@
 //! style: a random subset of the rules, each with a rate of its own. A plan can be printed, edited, replayed and shrunk
 //! ([`crate::shrink`]).
 
+mod check;
 mod draw;
 mod print;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
+
+pub use check::DURATION_MS_MAX;
 
 use crate::disk::{DiskFaults, Injection, Keep};
 use crate::net::LinkConfig;

@@ -5,14 +5,12 @@ mod clients;
 mod execute;
 mod report;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kilo::io::Monotonic;
 use kilo::server::Config;
-use kilo::server::config::{Origin, Setting};
 
 use self::broker::BrokerNode;
 use self::clients::ClientNodes;
@@ -76,6 +74,10 @@ pub fn run(run: &Run) -> Report {
     }
 }
 
+/// The names of what a run can fail with, besides the properties of [`oracle`].
+pub const CHECKS: &[&str] =
+    &["complaint", "fail-stop", "finding", "invariant", "liveness", "load", "panic", "scenario", "simulator", "start"];
+
 /// How many clients a run has.
 pub fn clients(scenario: &Scenario, seed: u64) -> u32 {
     workload::draw(scenario, &mut crate::host::stream(seed, "workload")).len() as u32
@@ -90,11 +92,14 @@ fn run_here(run: &Run) -> Report {
         let drawn = || Plan::draw(&run.scenario, clients.len() as u32, &mut sim.rng("plan"));
         let plan = run.plan.clone().unwrap_or_else(drawn);
         let mut failures = Vec::new();
+        if let Err(error) = plan.check(clients.len() as u32) {
+            return Report::broken(run, plan, vec![Failure::new("scenario", error)]);
+        }
         if run.timeline {
             sim.keep_gauges();
         }
         let mut bitten = 0;
-        let world = match broker_config(&run.scenario) {
+        let world = match run.scenario.broker_config() {
             Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures, &mut bitten).await,
             Err(error) => {
                 failures.push(Failure::new("scenario", error));
@@ -111,20 +116,6 @@ fn run_here(run: &Run) -> Report {
         let timeline = timeline::page(&report, &world, &clients, &judged.violations);
         Report { timeline, ..report }
     })
-}
-
-fn broker_config(scenario: &Scenario) -> Result<Config, String> {
-    let small = Config::sim();
-    let limits = if scenario.real_limits {
-        Config { listeners: small.listeners, log_dirs: small.log_dirs, ..Config::default() }
-    } else {
-        small
-    };
-    let mut settings: BTreeMap<String, String> =
-        limits.entries().into_iter().map(|(key, value)| (key.name.to_owned(), value)).collect();
-    settings.extend(scenario.broker.clone());
-    let settings = settings.into_iter().map(|(key, value)| Setting { key, value, origin: Origin::Flag });
-    Config::resolve(settings).map_err(|error| error.to_string())
 }
 
 /// The three phases. Whatever goes wrong with them ends up in `failures`.

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::Range;
 use super::rule;
-use super::valid::{chance, not_empty};
 use crate::disk::{DiskFaults, Fault, Keep, OpKind};
 use crate::net::LinkConfig;
+use crate::valid::{chance, not_empty};
 
 /// How far wall clocks jump unless told otherwise, in milliseconds: an hour each way.
 const CLOCK_JUMP_MS: Range<i32> = Range(-3_600_000, 3_600_000);

@@ -10,20 +10,31 @@ mod range;
 mod rule;
 #[cfg(test)]
 mod tests;
-mod valid;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use kilo::server::config::{Config, Origin, Setting};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskSpeed;
-use crate::plan::Plan;
+use crate::plan::{DURATION_MS_MAX, Plan};
 use crate::{oracle, probes};
 
 pub use faults::*;
 pub use library::{find, folder, names};
 pub use range::Range;
+
+/// Clients that a run takes.
+const CLIENTS_MAX: u64 = 200;
+/// Partitions that a run takes, of all topics together.
+const PARTITIONS_MAX: u64 = 2_000;
+/// Batches that a producer may have in flight in a run.
+const IN_FLIGHT_MAX: u64 = 1_000;
+/// Records of a batch in a run.
+const BATCH_RECORDS_MAX: u64 = 100_000;
+/// Bytes of a batch in a run.
+const BATCH_BYTES_MAX: u64 = 64 << 20;
 
 /// A scenario.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -109,7 +120,7 @@ pub struct Workload {
     /// Clients that create topics and list them all the time.
     pub admins: Range<u32>,
     /// Chance that a plain producer asks for `acks=all`; half of the others ask for no answer at all.
-    #[serde(deserialize_with = "valid::chance")]
+    #[serde(deserialize_with = "crate::valid::chance")]
     pub acks_all: f64,
     /// Batches that a producer has in flight.
     pub in_flight: Range<u32>,
@@ -124,7 +135,7 @@ pub struct Workload {
     /// Milliseconds between the topics that an admin creates.
     pub admin_pause_ms: Range<u32>,
     /// Codecs that a batch may have.
-    #[serde(deserialize_with = "valid::not_empty")]
+    #[serde(deserialize_with = "crate::valid::not_empty")]
     pub codecs: Vec<CodecName>,
     /// Milliseconds after which a request counts as lost.
     pub request_timeout_ms: Range<u32>,
@@ -271,8 +282,60 @@ impl Scenario {
         })?;
         scenario.name = name.to_owned();
         scenario.text = text.to_owned();
-        scenario.check_names().map_err(|message| ScenarioError::Parse { name: name.to_owned(), message })?;
+        let wrong = scenario.check_names().and_then(|()| scenario.check_sizes());
+        let wrong = wrong.and_then(|()| scenario.broker_config().map(drop));
+        wrong.map_err(|message| ScenarioError::Parse { name: name.to_owned(), message })?;
         Ok(scenario)
+    }
+
+    /// The broker's settings in a run.
+    pub fn broker_config(&self) -> Result<Config, String> {
+        let small = Config::sim();
+        let limits = if self.real_limits {
+            Config { listeners: small.listeners, log_dirs: small.log_dirs, ..Config::default() }
+        } else {
+            small
+        };
+        let origin = |origin: &str| Origin::File(origin.to_owned());
+        let setting = |(key, value, from)| Setting { key, value, origin: origin(from) };
+        let limits = limits.entries().into_iter().map(|(key, value)| (key.name.to_owned(), value));
+        let mut settings: BTreeMap<String, (String, &str)> =
+            limits.map(|(key, value)| (key, (value, "the simulator"))).collect();
+        settings.extend(self.broker.iter().map(|(key, value)| (key.clone(), (value.clone(), "[broker]"))));
+        let settings = settings.into_iter().map(|(key, (value, from))| setting((key, value, from)));
+        Config::resolve(settings).map_err(|error| error.to_string())
+    }
+
+    /// What one run can hold.
+    fn check_sizes(&self) -> Result<(), String> {
+        let Workload { plain, idempotent, readers, admins, in_flight, records, value_bytes, .. } = &self.workload;
+        let clients = [plain, idempotent, readers, admins].iter().map(|range| u64::from(range.1)).sum::<u64>();
+        let partitions = u64::from(self.topics.count.1) * u64::from(self.topics.partitions.1);
+        let batch_bytes = u64::from(records.1) * u64::from(value_bytes.1);
+        let phases_ms = u64::from(self.phases.faults_ms.1) + u64::from(self.phases.calm_ms);
+        for (what, number, max) in [
+            ("clients", clients, CLIENTS_MAX),
+            ("partitions", partitions, PARTITIONS_MAX),
+            ("batches in flight", in_flight.1.into(), IN_FLIGHT_MAX),
+            ("bytes in a batch", batch_bytes, BATCH_BYTES_MAX),
+            ("records in a batch", records.1.into(), BATCH_RECORDS_MAX),
+            ("milliseconds of `phases`", phases_ms, DURATION_MS_MAX),
+        ] {
+            if number > max {
+                return Err(format!("up to {number} {what}: a run takes {max} at most"));
+            }
+        }
+        for (key, range) in [
+            ("topics.count", self.topics.count),
+            ("topics.partitions", self.topics.partitions),
+            ("workload.in_flight", *in_flight),
+            ("workload.records", *records),
+        ] {
+            if range.0 == 0 {
+                return Err(format!("`{key}` is 0 at least: nothing would be done"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks and probes must be those that there are.

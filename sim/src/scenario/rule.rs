@@ -3,12 +3,12 @@
 
 use serde::Deserialize;
 
-use super::valid::chance;
 use super::{
     ClientCrash, ClockDrift, ClockJump, Crash, DiskFault, DiskFull, DiskTrouble, FewDescriptors, Kind, Partition,
     Pause, Range, Resets, Rule, SlowNetwork, Stop, SyncFailure,
 };
 use crate::disk::DiskFaults;
+use crate::valid::chance;
 
 /// A rule as it stands in a file.
 #[derive(Deserialize)]

@@ -68,7 +68,7 @@ impl Hunt {
             while at < running.len() {
                 let place = running[at].0;
                 if found.is_some_and(|found| place > found) {
-                    running.swap_remove(at).1.stop()?;
+                    running.swap_remove(at).1.stop();
                     continue;
                 }
                 match running[at].1.poll()? {
