@@ -6,26 +6,26 @@
   answers.id = 'answers';
   answers.textContent = '\n';
   document.body.append(answers);
-  const tell = (name, value) => { answers.textContent += name + '=' + value + '\n'; };
+  const say = (name, value) => { answers.textContent += name + '=' + value + '\n'; };
   const details = () => $('details').textContent.replace(/\s+/g, ' ');
 
   const found = data.failures[failure];
-  tell('opened-at', found?.check);
+  say('opened-at', found?.check);
   if (found?.t != null) {
     const middle = (view.from + view.to) / 2, off = Math.abs(middle - (found.t + found.e) / 2) / (view.to - view.from);
-    tell('centred', off < .02 && view.from < found.t && found.e < view.to);
+    say('centred', off < .02 && view.from < found.t && found.e < view.to);
     // The failure's line below the broker's incarnations is red where it happened.
     layOut();
-    tell('pointed-failure', pick(x(found.t) + 1, y(0) + BROKER_LINE + 5)?.text);
+    say('pointed-failure', pick(x(found.t) + 1, y(0) + BROKER_LINE + 5)?.text);
   }
-  tell('opened-details', details());
+  say('opened-details', details());
   const listed = document.querySelectorAll('.failure');
   listed[listed.length - 1]?.click();
-  tell('clicked', data.failures[failure]?.check);
+  say('clicked', data.failures[failure]?.check);
 
   $('search').value = 'failed: EIO';
   $('search').dispatchEvent(new Event('input'));
-  tell('searched', $('hits').textContent + ': ' + details());
+  say('searched', $('hits').textContent + ': ' + details());
   const bite = data.bites.find(bite => bite.text.endsWith('failed: EIO'));
   if (bite) {
     chosen = null;
@@ -33,8 +33,27 @@
     const box = canvas.getBoundingClientRect(), row = 1 + tracks.indexOf(faultOf.get(bite.fault).track);
     const place = { clientX: box.left + x(bite.t), clientY: box.top + y(row) + FAULT_BAND + 6, bubbles: true };
     canvas.dispatchEvent(new PointerEvent('pointermove', place));
-    tell('pointed', details());
+    say('pointed', details());
   }
-  tell('empty-lanes', data.lanes.filter((_, index) => !data.ops.some(op => op.l === index)).length);
-  tell('lanes', data.lanes.map(lane => lane.name).join(', '));
+  // A send that was tried most often, with the last attempt pointed at; then from within its bar nothing crosses the view.
+  const tried = data.ops.filter(op => op.n > 1).sort((a, b) => b.n - a.n)[0];
+  if (tried) {
+    const last = tried.a[tried.a.length - 1];
+    [proof, hits, hovered] = [new Set(), [], null];
+    pointed = last;
+    keep(tried);
+    say('attempts', details());
+    pointed = null;
+    chosen = null;
+    show(tried.t, tried.e ?? tried.t, 0, 0);
+    view.from += (view.to - view.from) / 3;
+    const ends = [];
+    const really = arrow;
+    arrow = (x1, y1, x2) => ends.push(x1, x2);
+    drawOps();
+    arrow = really;
+    say('arrows-across', ends.some(px => px < LEFT - .5 || px > canvas.clientWidth + .5));
+  }
+  say('empty-lanes', data.lanes.filter((_, index) => !data.ops.some(op => op.l === index)).length);
+  say('lanes', data.lanes.map(lane => lane.name).join(', '));
 }

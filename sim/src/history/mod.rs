@@ -6,9 +6,12 @@
 //! same bytes and therefore the same value, any other attempt a new one. A call whose outcome is not known is *maybe*:
 //! its records may be in the log or not, but only where one send could have put them.
 
+mod attempts;
 mod print;
 
 use std::ops::Range;
+
+pub use attempts::{Attempt, AttemptEnd, Attempts};
 
 use crate::plan::Track;
 
@@ -81,6 +84,8 @@ pub struct Send {
     pub ended: Option<Stamp>,
     /// The outcome.
     pub outcome: Outcome,
+    /// How often it was tried, and what came of that; not judged and not part of the trace.
+    pub attempts: Attempts,
 }
 
 /// A record as a reader saw it.
@@ -350,6 +355,7 @@ impl History {
             began,
             ended: None,
             outcome: Outcome::Maybe,
+            attempts: Attempts::default(),
         });
         SendId(self.sends.len() as u32 - 1)
     }

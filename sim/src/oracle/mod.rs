@@ -80,6 +80,12 @@ impl Violation {
                 Source::Creation(index) => history.describe_creation(&history.creations[*index as usize]),
                 Source::TopicList(index) => history.describe_topic_list(&history.topic_lists[*index as usize]),
             });
+            // What was answered in the end was answered to the last attempt, not to the first.
+            let retried = if let Source::Ack(send) = source { history.describe_last_attempt(*send) } else { None };
+            if let Some(attempt) = retried {
+                text.push_str("\n      ");
+                text.push_str(&attempt);
+            }
         }
         text
     }

@@ -13,7 +13,7 @@ let palette = colors();
 
 // What is shown: from..to in microseconds, and how far down.
 const view = { from: 0, to: Math.max(data.end, 1), down: 0 };
-let chosen = null, hovered = null, proof = new Set(), hits = [], hit = -1, failure = -1;
+let chosen = null, hovered = null, pointed = null, proof = new Set(), hits = [], hit = -1, failure = -1;
 
 // What was found again and again stands there once, with how often.
 {
@@ -28,9 +28,13 @@ let chosen = null, hovered = null, proof = new Set(), hits = [], hit = -1, failu
 // Everything that can be pointed at and searched has a type, a time and a text.
 const key = op => op.k + op.i;
 const byKey = new Map(data.ops.map(op => [key(op), op]));
-data.ops.forEach(op => { op.type = 'op'; });
+for (const op of data.ops) {
+  op.type = 'op';
+  // As far as it is known: a send without an outcome goes on until its last attempt was over.
+  op.until = op.e ?? op.a?.reduce((last, one) => Math.max(last, one.e ?? one.t), op.t) ?? op.t;
+}
 data.ops.sort((a, b) => a.t - b.t);
-const longest = data.ops.reduce((most, op) => Math.max(most, (op.e ?? op.t) - op.t), 0);
+const longest = data.ops.reduce((most, op) => Math.max(most, op.until - op.t), 0);
 const faultOf = new Map(data.faults.map(fault => [fault.number, fault]));
 for (const fault of data.faults) Object.assign(fault, { type: 'fault', text: fault.what, bites: [] });
 for (const bite of data.bites) {
@@ -80,7 +84,7 @@ const lineHeight = () => (rows[rows.length - 1].height - 5) / LINES;
     const lines = busy[op.l];
     let line = lines.findIndex(end => end <= op.t);
     if (line < 0) line = lines.length < LINES ? lines.length : op.i % LINES;
-    lines[line] = op.e ?? op.t + 1000;
+    lines[line] = op.e ?? Math.max(op.until, op.t + 1000);
     op.line = line;
   }
 }
@@ -243,25 +247,66 @@ function arrow(x1, y1, x2, y2, color) {
   ctx.lineTo(x2 - 5 * Math.cos(angle + .4), y2 - 5 * Math.sin(angle + .4)); ctx.fill();
 }
 
+// What an operation asked and was answered: the attempts of a send, or the one question of anything else. A creation is
+// tried again too, but when is not known.
+const triesOf = op => op.a ?? [{ t: op.t, e: op.e, b: op.e != null && op.k !== 'c' }];
+
+// A request that was not answered: it set out for the broker, and nothing more is known.
+function stub(px, top, broker, color) {
+  const length = Math.min((top - broker) * .4, 22), tip = top - length;
+  ctx.strokeStyle = color; ctx.setLineDash([3, 2]);
+  ctx.beginPath(); ctx.moveTo(px, top); ctx.lineTo(px + 4, tip); ctx.stroke(); ctx.setLineDash([]);
+  ctx.beginPath(); ctx.moveTo(px + 1, tip - 3); ctx.lineTo(px + 7, tip + 3); ctx.moveTo(px + 7, tip - 3); ctx.lineTo(px + 1, tip + 3); ctx.stroke();
+}
+
+// To the broker and back, in the middle of each attempt. Of operations that nobody asked for only what is wholly in
+// view: else they are long faint lines from nowhere to nowhere.
+function drawArrows(op, top, thick, color, strong) {
+  const broker = y(0) + BROKER_LINE - 3;
+  for (const one of triesOf(op)) {
+    if (!strong && (one.t < view.from || (one.e ?? one.t) > view.to)) continue;
+    if (!one.b) { stub(x(one.t), top, broker, color); continue; }
+    const middle = (x(one.t) + x(one.e)) / 2;
+    arrow(x(one.t), top, middle, broker, color);
+    arrow(middle, broker, x(one.e), top + thick, color);
+  }
+}
+
+// The attempts of a send on its bar: each in the colour of its end, with a tick where it was sent. Between them the
+// producer waited.
+function drawTries(op, top, thick) {
+  let last = -9;
+  for (const one of op.a) {
+    if (!isSeen(one.t, one.e ?? one.t)) continue;
+    bar(one.t, one.e ?? one.t, top, thick, palette[one.s]);
+    const px = x(one.t), strong = one === pointed;
+    if (px < LEFT || px - last < 2 && !strong) continue;
+    last = px;
+    ctx.fillStyle = strong ? palette.mark : palette.text;
+    ctx.fillRect(px - .75, top - 2, strong ? 3 : 1.5, thick + 4);
+  }
+}
+
 function drawOps() {
   const ops = inView(), arrows = $('show-arrows').checked && ops.length < 400, found = new Set(hits);
-  const broker = y(0) + BROKER_LINE - 3, thick = Math.max(lineHeight() - 1.5, 3);
+  const thick = Math.max(lineHeight() - 1.5, 3);
   for (const down of downs) {
     column(down.t, down.e, y(clientRow(down.lane)) + 2, rows[clientRow(down.lane)].height - 4, palette.down, 1);
     if (isSeen(down.t)) { ctx.fillStyle = palette.bad; ctx.fillRect(x(down.t) - 1, y(clientRow(down.lane)) + 2, 2, rows[clientRow(down.lane)].height - 4); }
   }
   for (const op of ops) {
-    const top = y(clientRow(op.l)) + 3 + op.line * lineHeight(), end = op.e ?? Math.min(op.t + (view.to - view.from) / 40, data.end);
+    const top = y(clientRow(op.l)) + 3 + op.line * lineHeight(), end = op.e ?? Math.min(Math.max(op.until, op.t + (view.to - view.from) / 40), data.end);
     const strong = proof.has(key(op)) || op === chosen || op === hovered;
     const color = proof.has(key(op)) ? palette.mark : colorOf(op);
-    ctx.globalAlpha = proof.size && !strong ? .35 : 1;
-    bar(op.t, end, top, strong ? thick + 2 : thick, color);
+    const alpha = proof.size && !strong ? .35 : 1, high = strong ? thick + 2 : thick;
+    ctx.globalAlpha = op.n > 1 ? alpha * .4 : alpha;
+    bar(op.t, end, top, high, color);
+    ctx.globalAlpha = alpha;
+    if (op.n > 1) drawTries(op, top, high);
     if (found.has(op)) { ctx.strokeStyle = palette.mark; ctx.strokeRect(x(op.t) - 2, top - 2, Math.max(x(end) - x(op.t), 2) + 4, thick + 4); }
     if (arrows || strong) {
-      ctx.globalAlpha *= strong ? 1 : .45;
-      const middle = (x(op.t) + x(end)) / 2;
-      arrow(x(op.t), top, middle, broker, color);
-      if (op.e != null) arrow(middle, broker, x(end), top + thick, color);
+      ctx.globalAlpha = strong ? alpha : alpha * .45;
+      drawArrows(op, top, thick, color, strong);
     }
     ctx.globalAlpha = 1;
     if (strong && op.o) { ctx.fillStyle = palette.text; ctx.fillText('offset ' + (op.o[0] === op.o[1] ? op.o[0] : op.o.join('…')), x(end) + 4, top + 8); }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::lanes::Lanes;
 use super::us;
-use crate::history::{Answer, Created, History, Outcome, Stamp};
+use crate::history::{Answer, AttemptEnd, Created, History, Outcome, SendId, Stamp};
 
 /// A send, a read, a question for an offset by time, the creation of a topic or a list of them.
 #[derive(Serialize)]
@@ -27,6 +27,48 @@ pub(super) struct Op {
     /// First and last value, if any.
     pub(super) v: Option<[u64; 2]>,
     pub(super) text: String,
+    /// The attempts of a send that are kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) a: Vec<Try>,
+    /// How many attempts were made.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) n: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// An attempt of a send.
+#[derive(Serialize)]
+pub(super) struct Try {
+    /// Its number, 1 for the first.
+    pub(super) i: u32,
+    pub(super) t: u64,
+    /// When it was over; absent if nobody saw that.
+    pub(super) e: Option<u64>,
+    /// Whether the broker answered it.
+    pub(super) b: bool,
+    /// How it ended: `ok`, `failed`, `maybe`.
+    pub(super) s: &'static str,
+    pub(super) text: String,
+}
+
+fn tries(history: &History, id: SendId) -> Vec<Try> {
+    let attempts = history.sends[id.0 as usize].attempts.kept().iter();
+    let one = |attempt: &crate::history::Attempt| Try {
+        i: attempt.number,
+        t: attempt.sent_ns / 1000,
+        e: attempt.ended.map(|(at_ns, _)| at_ns / 1000),
+        b: attempt.is_answered(),
+        s: match attempt.ended {
+            Some((_, AttemptEnd::Acked { .. })) => "ok",
+            Some((_, AttemptEnd::Refused(_) | AttemptEnd::NeverSent)) => "failed",
+            _ => "maybe",
+        },
+        text: history.describe_attempt(id, attempt),
+    };
+    attempts.map(one).collect()
 }
 
 /// Everything that clients asked for, kind by kind.
@@ -51,7 +93,9 @@ pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             s,
             o: first.map(|first| [first, first + more as i64]),
             v: Some([send.first_value, send.first_value + more]),
-            text: history.describe_send(crate::history::SendId(i)),
+            text: history.describe_send(SendId(i)),
+            a: tries(history, SendId(i)),
+            n: send.attempts.count(),
         });
     }
     for (index, read) in history.reads.iter().enumerate() {
@@ -80,6 +124,8 @@ pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             o: ends.map(|(first, last)| [first.offset, last.offset]),
             v: ends.map(|(first, last)| [first.value, last.value]),
             text: history.describe_read(crate::history::ReadId(i)),
+            a: Vec::new(),
+            n: 0,
         });
     }
     for (index, query) in history.time_queries.iter().enumerate() {
@@ -94,6 +140,8 @@ pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
             o: (query.offset >= 0).then_some([query.offset, query.offset]),
             v: None,
             text: history.describe_time_query(query),
+            a: Vec::new(),
+            n: 0,
         });
     }
     topic_ops(history, lanes, &mut ops);
@@ -103,7 +151,7 @@ pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
 fn topic_ops(history: &History, lanes: &Lanes, ops: &mut Vec<Op>) {
     let op = |k, i: usize, l, t: Stamp, e: Option<Stamp>, s, text| {
         let (i, t, e) = (i as u32, us(t), e.map(us));
-        Op { k, i, l, p: None, t, e, s, o: None, v: None, text }
+        Op { k, i, l, p: None, t, e, s, o: None, v: None, text, a: Vec::new(), n: 0 }
     };
     for (index, creation) in history.creations.iter().enumerate() {
         let (lane, text) = (lanes.of_admin(creation.client, 0), history.describe_creation(creation));

@@ -16,7 +16,7 @@ function show(from, to, share = .25, least = 2000) {
 function fit() { show(0, data.end, .01); }
 // Brings something into view, a moment with what is around it.
 function go(thing) {
-  if (thing.type === 'op') show(thing.t, thing.e ?? thing.t);
+  if (thing.type === 'op') show(thing.t, thing.until);
   else show(thing.t, thing.type === 'bite' ? thing.t : thing.e ?? thing.t, .25, 50000);
 }
 
@@ -27,9 +27,20 @@ function lastBites(found) {
   const felt = data.bites.filter(bite => bite.t >= found.t - 1e6 && bite.t <= found.e + 20000).slice(-BITES_TOLD);
   return felt.length ? '\n\nfaults that bit shortly before:' + felt.map(bite => '\n  ' + time(bite.t) + ' ' + bite.text).join('') : '';
 }
+// The attempts of a send, the one that is pointed at marked.
+function attempts(op) {
+  if (!op.a) return '';
+  let last = 0;
+  const lines = op.a.map(one => {
+    const left = one.i - last - 1;
+    last = one.i;
+    return (left ? '\n  … ' + left + ' more …' : '') + '\n' + (one === pointed ? '▸ ' : '  ') + one.text.replace(/, /g, ',\n    ');
+  });
+  return '\n' + (op.n === 1 ? '1 attempt:' : op.n + ' attempts:') + lines.join('');
+}
 function describe(thing) {
   if (!thing) return 'Point at something; click to keep it here.';
-  if (thing.type === 'op') return thing.text.replace(/, /g, ',\n  ');
+  if (thing.type === 'op') return thing.text.replace(/, /g, ',\n  ') + attempts(thing);
   const span = '\n  from ' + time(thing.t) + ' to ' + time(thing.e ?? thing.t);
   if (thing.type === 'bite') return thing.text + '\n  at ' + time(thing.t) + '\n  fault ' + thing.fault + ': ' + (faultOf.get(thing.fault)?.what ?? '');
   if (thing.type === 'event') return thing.text + '\n  at ' + time(thing.t);
@@ -50,7 +61,7 @@ function pick(px, py) {
   const index = rows.findIndex((row, index) => y(index) <= py && py < y(index) + row.height);
   if (index < 0) return null;
   const t = at(px), slack = (view.to - view.from) / (canvas.clientWidth - LEFT) * 3;
-  const covers = thing => thing.t - slack <= t && (thing.e ?? thing.t) + slack >= t;
+  const covers = thing => thing.t - slack <= t && (thing.until ?? thing.e ?? thing.t) + slack >= t;
   const nearest = things => things.reduce((best, thing) => best && Math.abs(best.t - t) <= Math.abs(thing.t - t) ? best : thing, null);
   if (index === 0) {
     if (py > y(0) + BROKER_LINE) return nearest(timed.filter(covers));
@@ -67,9 +78,24 @@ function pick(px, py) {
   return near ?? downs.find(down => clientRow(down.lane) === index && covers(down)) ?? null;
 }
 
+// The attempt of a send at a place.
+function pickTry(op, px) {
+  const t = at(px), slack = (view.to - view.from) / (canvas.clientWidth - LEFT) * 3;
+  return op?.a?.findLast(one => one.t - slack <= t && (one.e ?? one.t) + slack >= t) ?? null;
+}
+
+// Fills the details; the attempt that is pointed at stands out and is in sight.
+function tell(text) {
+  const at = text.indexOf('▸');
+  if (at < 0) { $('details').textContent = text; return; }
+  const [own] = text.slice(at).split(/\n {2}(?! )/), strong = element('b', '', own);
+  $('details').replaceChildren(text.slice(0, at), strong, text.slice(at + own.length));
+  strong.scrollIntoView({ block: 'nearest' });
+}
+
 function keep(thing) {
   chosen = thing;
-  $('details').textContent = describe(thing);
+  tell(describe(thing));
   draw();
 }
 
@@ -85,11 +111,11 @@ function choose(index) {
   const ops = [...proof].map(name => byKey.get(name)).filter(Boolean);
   chosen = null;
   if (ops.length) {
-    show(Math.min(...ops.map(op => op.t)), Math.max(...ops.map(op => op.e ?? op.t)));
-    $('details').textContent = ops.map(op => describe(op)).join('\n\n');
+    show(Math.min(...ops.map(op => op.t)), Math.max(...ops.map(op => op.until)));
+    tell(ops.map(op => describe(op)).join('\n\n'));
   } else {
     if (found?.t != null) show(found.t, found.e, .35, 150000); else fit();
-    $('details').textContent = describe(found);
+    tell(describe(found));
   }
 }
 
@@ -102,7 +128,7 @@ function search() {
     send: op => op.k === 's' && op.i === +number[2], read: op => op.k === 'r' && op.i === +number[2],
   }[number[1]];
   const all = [...data.ops, ...data.bites, ...data.faults, ...data.events, ...timed];
-  const has = thing => thing.text.toLowerCase().includes(text);
+  const has = thing => thing.text.toLowerCase().includes(text) || thing.a?.some(has);
   hits = !text || moment ? [] : (test ? data.ops.filter(test) : all.filter(has)).sort((a, b) => a.t - b.t);
   hit = -1;
   $('hits').textContent = !text ? '' : moment ? 'shown' : hits.length + ' found';
@@ -180,7 +206,11 @@ canvas.addEventListener('pointermove', event => {
     return;
   }
   const found = pick(event.offsetX, event.offsetY);
-  if (found !== hovered) { hovered = found; if (!chosen && found) $('details').textContent = describe(found); draw(); }
+  const near = pickTry(found, event.offsetX);
+  if (found === hovered && near === pointed) return;
+  [hovered, pointed] = [found, near];
+  if (found && (!chosen || chosen === found)) tell(describe(found));
+  draw();
 });
 canvas.addEventListener('pointerup', event => {
   const found = pick(event.offsetX, event.offsetY);

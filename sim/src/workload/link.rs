@@ -13,7 +13,7 @@ use kilo::wire::codec::Codec;
 use kilo::wire::messages::{self, Request, fetch_types, list_offsets, produce_types, string};
 
 use super::world::World;
-use crate::history::{Partition, Topic};
+use crate::history::{AttemptEnd, Partition, Topic};
 
 /// The longest that the workload lets a broker wait before it answers.
 pub const MAX_WAIT_MAX: Duration = Duration::from_millis(500);
@@ -26,8 +26,10 @@ const LATEST_TIMESTAMP: i64 = -3;
 pub enum Lost {
     /// The request was surely never sent.
     NeverSent,
-    /// It may have been received and done.
+    /// The connection ended; it may have been received and done.
     Unknown,
+    /// No answer came in time; it may have been received and done.
+    TimedOut,
 }
 
 /// A partition's part of a Produce answer.
@@ -37,6 +39,18 @@ pub struct Produced {
     pub error: ErrorCode,
     /// Offset of the first record; −1 with an error.
     pub base_offset: i64,
+}
+
+/// An answer to a Produce request, or the lack of one, as the end of an attempt.
+pub fn attempt_end(answer: &Result<Produced, Lost>, acks: i16) -> AttemptEnd {
+    match answer {
+        Ok(Produced { error: ErrorCode::None, .. }) if acks == 0 => AttemptEnd::Unasked,
+        Ok(Produced { error: ErrorCode::None, base_offset }) => AttemptEnd::Acked { base_offset: *base_offset },
+        Ok(Produced { error, .. }) => AttemptEnd::Refused(error.name()),
+        Err(Lost::NeverSent) => AttemptEnd::NeverSent,
+        Err(Lost::Unknown) => AttemptEnd::ConnectionLost,
+        Err(Lost::TimedOut) => AttemptEnd::TimedOut,
+    }
 }
 
 /// What to fetch.
@@ -163,7 +177,11 @@ impl Link {
         if matches!(error, CallError::Protocol { .. }) {
             self.world.complain(error.to_string());
         }
-        if error.is_surely_not_sent() { Lost::NeverSent } else { Lost::Unknown }
+        match error {
+            _ if error.is_surely_not_sent() => Lost::NeverSent,
+            CallError::TimedOut { .. } => Lost::TimedOut,
+            _ => Lost::Unknown,
+        }
     }
 
     /// Sends a batch. With `acks` 0 the answer comes at once and means nothing.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use kilo::io::{Env, Monotonic};
 use kilo::wire::ErrorCode;
-use kilo::wire::batch::{BatchBuilder, RecordBatch};
+use kilo::wire::batch::BatchBuilder;
 use kilo::wire::codec::Codec;
 use tokio::sync::mpsc;
 
-use super::link::{Link, Lost, Produced, Versions};
+use super::link::{Link, Lost, Produced, Versions, attempt_end};
 use super::record;
 use super::window::{Item, Window};
 use super::world::{Phase, World};
@@ -55,6 +55,8 @@ pub struct Producer {
     /// The next sequence number by partition of the plan.
     sequences: Vec<i32>,
     session: u32,
+    /// Connections that came about so far.
+    connections: u32,
     /// When the next batch is due. What could not be sent in time follows at once: the load does not wait for the broker.
     next_at: Monotonic,
 }
@@ -70,9 +72,11 @@ pub async fn run(world: Arc<World>, env: Env, plan: ProducerPlan) {
     let sequences = vec![0; plan.partitions.len()];
     let session = world.next_session();
     let (window, identity, next_at) = (Window::default(), None, env.now());
-    let mut producer = Producer { world, env, plan, rng, window, identity, sequences, session, next_at };
+    let connections = 0;
+    let mut producer = Producer { world, env, plan, rng, window, identity, sequences, session, connections, next_at };
     while !producer.is_done() {
         if let Some(link) = Link::open(&producer.world, &producer.env).await {
+            producer.connections += 1;
             if !producer.plan.idempotent {
                 producer.session = producer.world.next_session();
             }
@@ -202,8 +206,15 @@ impl Producer {
     async fn submit(&self, link: &Arc<Link>, item: Item, answers: &mpsc::UnboundedSender<Answered>) {
         let Item { send, partition, batch, .. } = item;
         let (acks, version) = (self.plan.acks, self.plan.versions.produce);
-        let (link, answers) = (link.clone(), answers.clone());
-        let mut call = Box::pin(async move { (send, produce(&link, partition, &batch, acks, version).await) });
+        let (link, answers, world) = (link.clone(), answers.clone(), self.world.clone());
+        let attempt = world.history().begin_attempt(send, self.connections, link.incarnation, world.now_ns());
+        let mut call = Box::pin(async move {
+            let answer = link.produce(partition, &batch, acks, version).await;
+            // Told here, since a producer that waits before it tries again takes the answer later.
+            let now_ns = world.now_ns();
+            world.history().end_attempt(send, attempt, attempt_end(&answer, acks), now_ns);
+            (send, answer)
+        });
         // The first poll queues the request, so that requests leave in the order of these calls.
         let first = std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
         if let Poll::Ready(answer) = first {
@@ -277,16 +288,6 @@ impl Producer {
         let now_ns = self.world.now_ns();
         self.world.history().end_send(send, outcome, now_ns);
     }
-}
-
-async fn produce(
-    link: &Link,
-    partition: Partition,
-    batch: &RecordBatch,
-    acks: i16,
-    version: i16,
-) -> Result<Produced, Lost> {
-    link.produce(partition, batch, acks, version).await
 }
 
 /// Whether an error may pass by itself while the broker is in trouble.
