@@ -6,10 +6,11 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::io::{Env, Space};
+use crate::io::{Env, Monotonic, Space};
 
 /// Appends are refused: the disk is full, or would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ struct Budget {
     reserve: u64,
     /// While appends are refused: what the last refused one would have needed.
     refused: Option<u64>,
+    /// Whether the log says that the disk is full, and until when it does not say so again.
+    announced: bool,
+    quiet_until: Option<Monotonic>,
 }
 
 /// Free space of the data folder's file system.
@@ -38,6 +42,8 @@ pub struct SpaceGuard {
 
 /// How often data is written: once to the write-ahead log, once to the segment file.
 const COPIES: u64 = 2;
+/// How often at most the log says that the disk is full: one that nearly is may be so by turns, for large batches alone.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(10);
 /// One of so many bytes of the file system is kept free, if that is less than the configured reserve.
 const RESERVE_SHARE: u64 = 10;
 
@@ -49,7 +55,9 @@ fn reserve(reserve_max: u64, total: u64) -> u64 {
 impl SpaceGuard {
     /// Watches `data_dir`, keeping `reserve_max` bytes free, or less where the file system is small.
     pub fn new(env: Env, data_dir: PathBuf, reserve_max: u64) -> Self {
-        let budget = Mutex::new(Budget { left: None, free: 0, reserve: reserve_max, refused: None });
+        let budget =
+            Budget { left: None, free: 0, reserve: reserve_max, refused: None, announced: false, quiet_until: None };
+        let budget = Mutex::new(budget);
         Self { env, data_dir, reserve_max, budget, look: Notify::new() }
     }
 
@@ -65,7 +73,11 @@ impl SpaceGuard {
             }
             Some(_) => {
                 crate::sometimes!("log.storage_full_refused");
-                if budget.refused.replace(needed).is_none() {
+                budget.refused = Some(needed);
+                let now = self.env.now();
+                if !budget.announced && budget.quiet_until.is_none_or(|until| now >= until) {
+                    budget.announced = true;
+                    budget.quiet_until = Some(now + ANNOUNCE_EVERY);
                     let Budget { free, reserve, .. } = *budget;
                     let folder = self.data_dir.display();
                     tracing::warn!(
@@ -117,7 +129,9 @@ impl SpaceGuard {
         (budget.left, budget.free, budget.reserve) = (Some(left), free, reserve);
         if budget.refused.is_some_and(|needed| left >= needed) {
             crate::sometimes!("log.storage_full_recovered");
-            tracing::info!(free, reserve, "there is space again: produce is accepted");
+            if std::mem::take(&mut budget.announced) {
+                tracing::info!(free, reserve, "there is space again: produce is accepted");
+            }
             budget.refused = None;
         }
     }
