@@ -19,6 +19,10 @@
     say('pointed-failure', pick(x(found.t) + 1, y(0) + BROKER_LINE + 5)?.text);
   }
   say('opened-details', details());
+  say('opened-card', document.querySelector('.failure.chosen')?.textContent);
+  say('told-twice', found != null && details().includes(found.what));
+  say('opened-view', [view.from / 1e6, view.to / 1e6, $('partition').selectedOptions[0].text, $('hits').textContent].join(' '));
+  say('graph', graphPartition().join(' '));
   const listed = document.querySelectorAll('.failure');
   listed[listed.length - 1]?.click();
   say('clicked', data.failures[failure]?.check);

@@ -15,12 +15,17 @@ let palette = colors();
 const view = { from: 0, to: Math.max(data.end, 1), down: 0 };
 let chosen = null, hovered = null, pointed = null, proof = new Set(), hits = [], hit = -1, failure = -1;
 
-// What was found again and again stands there once, with how often.
+// What was found again and again stands there once, with how often: the same words, or records of the same sends that
+// reader after reader saw.
 {
   const known = new Map();
   for (const found of data.failures) {
-    const name = found.check + '\n' + found.what;
-    if (known.has(name)) known.get(name).times++; else known.set(name, { ...found, times: 1 });
+    const sends = found.proof.filter(([kind]) => kind === 's').join();
+    const name = [found.check, found.beyond, sends ? found.partition + ' ' + sends : found.partition + ' ' + found.what].join('\n');
+    const first = known.get(name);
+    if (!first) { known.set(name, { ...found, times: 1, offsets: [found.offset, found.offset] }); continue; }
+    first.times++;
+    first.offsets = [Math.min(first.offsets[0], found.offset), Math.max(first.offsets[1], found.offset)];
   }
   data.failures = [...known.values()];
 }
@@ -43,7 +48,13 @@ for (const bite of data.bites) {
 }
 for (const event of data.events) Object.assign(event, { type: 'event', text: event.what });
 for (const life of data.lives) Object.assign(life, { type: 'life', text: 'incarnation ' + life.number });
-for (const found of data.failures) Object.assign(found, { type: 'failure', text: found.check + ': ' + found.what });
+for (const found of data.failures) {
+  // The check's name is said once.
+  const again = found.what.toLowerCase().startsWith(found.check.toLowerCase() + ': ');
+  if (again) found.what = found.what.slice(found.check.length + 2);
+  found.place = found.check + (found.partition != null ? ' in ' + data.partitions[found.partition] : '');
+  Object.assign(found, { type: 'failure', text: found.place + ': ' + found.what });
+}
 const timed = data.failures.filter(found => found.t != null);
 
 // When clients were down.
@@ -329,25 +340,38 @@ function drawNames(width) {
   ctx.fillStyle = palette.back; ctx.fillRect(0, 0, LEFT, HEAD);
 }
 
-// The partition of the graph: the one chosen, else that of the chosen failure, else the first.
+// The partition of the graph, and why it is that one.
 function graphPartition() {
-  const selected = +$('partition').value;
-  if (selected >= 0) return selected;
-  return data.failures[failure]?.partition ?? 0;
+  const selected = +$('partition').value, told = data.failures.find(found => found.partition != null);
+  if (selected >= 0) return [selected, ''];
+  if (data.failures[failure]?.partition != null) return [data.failures[failure].partition, 'of this failure'];
+  return told ? [told.partition, 'of the first failure'] : [0, 'the first of all'];
+}
+
+// The offset of the chosen failure, broad and behind the positions, so that one that lies on it is seen as well.
+function drawOffset(partition, low, high, width, py) {
+  const found = data.failures[failure];
+  if (!found || found.partition !== partition || found.offset < low || found.offset > high) return;
+  ctx.globalAlpha = .3; ctx.fillStyle = palette.mark;
+  ctx.fillRect(LEFT, py(found.offset) - 4.5, width - LEFT, 9);
+  ctx.globalAlpha = 1;
+  ctx.fillText('offset ' + found.offset, width - 90, py(found.offset) + (py(found.offset) < bottom() + 24 ? 17 : -8));
 }
 
 function drawGraph(width, height) {
-  const top = bottom(), name = data.partitions[graphPartition()], steps = data.positions[name] ?? [];
+  const [partition, why] = graphPartition(), top = bottom(), name = data.partitions[partition], steps = data.positions[name] ?? [];
   ctx.fillStyle = palette.back; ctx.fillRect(0, top, width, GRAPH);
   ctx.strokeStyle = palette.line; ctx.beginPath(); ctx.moveTo(0, top + .5); ctx.lineTo(width, top + .5); ctx.stroke();
   ctx.fillStyle = palette.text; ctx.fillText(name ?? '', 8, top + 16);
+  ctx.fillStyle = palette.faint; ctx.fillText(name ? why : '', 8, top + 31);
   let first = 0;
   while (first + 1 < steps.length && steps[first + 1].t <= view.from) first++;
   const shown = steps.slice(first).filter(step => step.t <= view.to);
-  if (!shown.length) { ctx.fillStyle = palette.faint; ctx.fillText('no positions', 8, top + 34); return; }
+  if (!shown.length) { ctx.fillStyle = palette.faint; ctx.fillText('no positions', 8, top + 50); return; }
   const low = Math.min(...shown.map(step => Math.min(step.end, step.durable)));
   const high = Math.max(low + 1, ...shown.map(step => Math.max(step.end, step.durable)));
   const py = value => height - 12 - (value - low) / (high - low) * (GRAPH - 34);
+  drawOffset(partition, low, high, width, py);
   for (const [field, color, wide] of [['end', palette.maybe, 2.5], ['durable', palette.ok, 1.5]]) {
     ctx.strokeStyle = color; ctx.lineWidth = wide; ctx.beginPath();
     shown.forEach((step, index) => {
@@ -357,15 +381,9 @@ function drawGraph(width, height) {
     });
     ctx.lineTo(Math.min(x(data.end), width), py(shown[shown.length - 1][field])); ctx.stroke(); ctx.lineWidth = 1;
   }
-  ctx.fillStyle = palette.maybe; ctx.fillText('log end ' + high, 8, top + 34);
-  ctx.fillStyle = palette.ok; ctx.fillText('durable end', 8, top + 50);
+  ctx.fillStyle = palette.maybe; ctx.fillText('log end ' + high, 8, top + 50);
+  ctx.fillStyle = palette.ok; ctx.fillText('durable end', 8, top + 66);
   ctx.fillStyle = palette.faint; ctx.fillText('from ' + low, 8, height - 8);
-  const found = data.failures[failure];
-  if (found && found.partition === graphPartition() && found.offset >= low && found.offset <= high) {
-    ctx.strokeStyle = palette.mark; ctx.setLineDash([2, 3]); ctx.beginPath();
-    ctx.moveTo(LEFT, py(found.offset)); ctx.lineTo(width, py(found.offset)); ctx.stroke(); ctx.setLineDash([]);
-    ctx.fillStyle = palette.mark; ctx.fillText('offset ' + found.offset, width - 90, py(found.offset) - 4);
-  }
 }
 
 let pending = false;
@@ -389,6 +407,7 @@ function draw() {
     drawFaults(bottom()); drawBroker(); drawOps(); drawPhases(width); drawFailures(bottom(), width); drawNames(width);
     ctx.restore();
     drawGraph(width, height);
+    keepLink();
     Object.assign(canvas.dataset, { drawn: 'yes', from: Math.round(view.from), to: Math.round(view.to) });
   });
 }

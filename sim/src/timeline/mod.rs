@@ -264,7 +264,8 @@ fn failures(report: &Report, violations: &[Violation]) -> Vec<Failure> {
         };
         Failure {
             check: failure.check.clone(),
-            what: failure.what.clone(),
+            // The operations that prove it are drawn, and told where they are asked for.
+            what: violation.map_or_else(|| failure.what.clone(), |found| found.message.clone()),
             beyond,
             partition: violation.and_then(|found| found.partition).map(|partition| partition.0),
             offset: violation.map_or(-1, |found| found.offset),

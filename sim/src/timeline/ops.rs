@@ -74,30 +74,7 @@ fn tries(history: &History, id: SendId) -> Vec<Try> {
 /// Everything that clients asked for, kind by kind.
 pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
     let mut ops = Vec::with_capacity(history.operations());
-    for (index, send) in history.sends.iter().enumerate() {
-        let i = index as u32;
-        let (s, first) = match send.outcome {
-            Outcome::Maybe => ("maybe", None),
-            Outcome::Acked { base_offset } => ("ok", Some(base_offset)),
-            Outcome::AckedSomewhere => ("ok", None),
-            Outcome::Failed => ("failed", None),
-        };
-        let more = u64::from(send.records) - 1;
-        ops.push(Op {
-            k: 's',
-            i,
-            l: lanes.of_producer(send.producer),
-            p: Some(send.partition.0),
-            t: us(send.began),
-            e: send.ended.map(us),
-            s,
-            o: first.map(|first| [first, first + more as i64]),
-            v: Some([send.first_value, send.first_value + more]),
-            text: history.describe_send(SendId(i)),
-            a: tries(history, SendId(i)),
-            n: send.attempts.count(),
-        });
-    }
+    send_ops(history, lanes, &mut ops);
     for (index, read) in history.reads.iter().enumerate() {
         let i = index as u32;
         let records = history.records(read);
@@ -146,6 +123,33 @@ pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
     }
     topic_ops(history, lanes, &mut ops);
     ops
+}
+
+fn send_ops(history: &History, lanes: &Lanes, ops: &mut Vec<Op>) {
+    for (index, send) in history.sends.iter().enumerate() {
+        let i = index as u32;
+        let (s, first) = match send.outcome {
+            Outcome::Maybe => ("maybe", None),
+            Outcome::Acked { base_offset } => ("ok", Some(base_offset)),
+            Outcome::AckedSomewhere => ("ok", None),
+            Outcome::Failed => ("failed", None),
+        };
+        let more = u64::from(send.records) - 1;
+        ops.push(Op {
+            k: 's',
+            i,
+            l: lanes.of_producer(send.producer),
+            p: Some(send.partition.0),
+            t: us(send.began),
+            e: send.ended.map(us),
+            s,
+            o: first.map(|first| [first, first + more as i64]),
+            v: Some([send.first_value, send.first_value + more]),
+            text: history.describe_send(SendId(i)),
+            a: tries(history, SendId(i)),
+            n: send.attempts.count(),
+        });
+    }
 }
 
 fn topic_ops(history: &History, lanes: &Lanes, ops: &mut Vec<Op>) {

@@ -38,13 +38,17 @@ function attempts(op) {
   });
   return '\n' + (op.n === 1 ? '1 attempt:' : op.n + ' attempts:') + lines.join('');
 }
+function when(found) {
+  if (found.t == null) return '';
+  return '\n  ' + (found.e > found.t ? 'from ' + time(found.t) + ' to ' + time(found.e) : 'at ' + time(found.t));
+}
 function describe(thing) {
   if (!thing) return 'Point at something; click to keep it here.';
   if (thing.type === 'op') return thing.text.replace(/, /g, ',\n  ') + attempts(thing);
   const span = '\n  from ' + time(thing.t) + ' to ' + time(thing.e ?? thing.t);
   if (thing.type === 'bite') return thing.text + '\n  at ' + time(thing.t) + '\n  fault ' + thing.fault + ': ' + (faultOf.get(thing.fault)?.what ?? '');
   if (thing.type === 'event') return thing.text + '\n  at ' + time(thing.t);
-  if (thing.type === 'failure') return thing.text + (thing.t == null ? '' : thing.e > thing.t ? span : '\n  at ' + time(thing.t)) + lastBites(thing);
+  if (thing.type === 'failure') return thing.text + when(thing) + lastBites(thing);
   if (thing.type === 'life') {
     const serves = thing.serves === null ? '\n  never served' : '\n  served from ' + time(thing.serves);
     return thing.text + span + serves + (thing.end ? '\n  ' + thing.end : '');
@@ -115,8 +119,34 @@ function choose(index) {
     tell(ops.map(op => describe(op)).join('\n\n'));
   } else {
     if (found?.t != null) show(found.t, found.e, .35, 150000); else fit();
-    tell(describe(found));
+    // What it says stands on its card.
+    tell(found ? (found.place + when(found) + lastBites(found)) : describe(found));
   }
+}
+
+// The view as the address of the page, which can be kept and shared: seconds, the partition's name, and what was searched
+// for. What is not said there stays as the page opens.
+let linking = 0;
+function keepLink() {
+  clearTimeout(linking);
+  linking = setTimeout(() => {
+    const fields = new URLSearchParams({ from: (view.from / 1e6).toFixed(6), to: (view.to / 1e6).toFixed(6) });
+    const partition = data.partitions[$('partition').value], find = $('search').value.trim();
+    if (partition) fields.set('partition', partition);
+    if (find) fields.set('find', find);
+    if (failure >= 0) fields.set('failure', failure + 1);
+    // Some browsers refuse it for a page that stands in another one.
+    try { history.replaceState(null, '', '#' + fields); } catch { /* then there is no link */ }
+  }, 150);
+}
+function followLink() {
+  const fields = new URLSearchParams(location.hash.slice(1)), number = name => parseFloat(fields.get(name)) * 1e6;
+  if (fields.has('failure') && data.failures[fields.get('failure') - 1]) choose(fields.get('failure') - 1);
+  if (fields.has('partition')) $('partition').value = data.partitions.indexOf(fields.get('partition'));
+  if (fields.has('find')) { $('search').value = fields.get('find'); search(); }
+  const from = number('from'), to = number('to');
+  if (to > from) [view.from, view.to] = [from, to];
+  draw();
 }
 
 function search() {
@@ -156,10 +186,12 @@ function element(name, kind, ...content) {
 
 function listFailures() {
   data.failures.forEach((found, index) => {
-    const times = found.times > 1 ? ' × ' + found.times : '', beyond = found.beyond ? ' (beyond promise)' : '';
-    const when = found.t == null ? '' : time(found.t) + (found.e > found.t ? ' to ' + time(found.e) : '');
-    const title = element('b', '', found.check + times + beyond + ' ', element('time', '', when));
+    const beyond = found.beyond ? ' (beyond promise)' : '', span = found.t == null ? '' : time(found.t) + (found.e > found.t ? ' to ' + time(found.e) : '');
+    const title = element('b', '', found.place + beyond + ' ', element('time', '', span));
     const node = element('div', 'failure' + (found.beyond ? ' beyond' : ''), title, element('span', '', found.what));
+    const read = found.times > 2 ? ' more reads saw the same' : ' more read saw the same', [low, high] = found.offsets;
+    const seen = found.proof.some(([kind]) => kind === 'r') ? read : ' more of the same';
+    if (found.times > 1) node.append(element('em', '', 'and ' + (found.times - 1) + seen + (low < high ? ', all in all at offsets ' + low + ' to ' + high : '')));
     node.onclick = () => choose(index);
     $('failures').append(node);
   });
@@ -181,7 +213,7 @@ function listEvents() {
 function setUp() {
   document.title = data.title;
   $('title').textContent = data.title;
-  const count = data.failures.filter(found => !found.beyond).length;
+  const count = data.failures.reduce((sum, found) => sum + (found.beyond ? 0 : found.times), 0);
   $('verdict').textContent = data.good ? 'passed' : count === 1 ? '1 failure' : count + ' failures';
   $('verdict').classList.toggle('failed', !data.good);
   $('replay').textContent = data.replay;
@@ -231,8 +263,10 @@ for (const id of ['partition', 'show-sends', 'show-reads', 'show-empty', 'show-a
 $('search').addEventListener('input', search);
 $('fit').addEventListener('click', fit);
 addEventListener('resize', draw);
+addEventListener('hashchange', followLink);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { palette = colors(); draw(); });
 setUp();
 // At the first failure that has a place; those that are about the whole run, and those that are excused, come after.
 const first = [found => found.proof.length, found => found.t != null].flatMap(has => data.failures.findIndex(found => !found.beyond && has(found))).find(index => index >= 0);
 if (data.failures.length) choose(first ?? 0); else fit();
+followLink();
