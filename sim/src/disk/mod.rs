@@ -1,6 +1,7 @@
 //! The simulated disk: a pure model of a file system that can lose power, and what makes it slow and faulty.
 
 mod control;
+pub mod errno;
 mod extents;
 mod faults;
 mod file;

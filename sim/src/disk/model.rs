@@ -6,48 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use kilo::io::{OpenMode, Space};
 
+use super::errno::{self, os_error};
 use super::file::{BLOCK_BYTES, FileModel};
-
-/// Error numbers as Linux has them, so that callers see the same `io::Error` as in the real world.
-pub mod errno {
-    #![allow(missing_docs)]
-
-    macro_rules! numbers {
-        ($($name:ident = $number:literal)*) => {
-            $(pub const $name: i32 = $number;)*
-
-            /// The name of a number, as people know it.
-            pub fn name(number: i32) -> &'static str {
-                match number {
-                    $($number => stringify!($name),)*
-                    _ => "EUNKNOWN",
-                }
-            }
-        };
-    }
-
-    numbers! {
-        ENOENT = 2
-        EIO = 5
-        EBADF = 9
-        EEXIST = 17
-        ENOTDIR = 20
-        EISDIR = 21
-        EMFILE = 24
-        ENOSPC = 28
-        ENOTEMPTY = 39
-    }
-}
-
-pub(crate) fn os_error(number: i32) -> io::Error {
-    io::Error::from_raw_os_error(number)
-}
 
 /// An inode's number.
 pub type Ino = u64;
@@ -63,6 +30,16 @@ pub enum Keep {
     All,
     /// An arbitrary part: any version of each sector, any of the names.
     Some,
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "nothing that is unflushed",
+            Self::All => "all that is unflushed",
+            Self::Some => "a part of what is unflushed",
+        })
+    }
 }
 
 /// What a power cut took.

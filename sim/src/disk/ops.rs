@@ -12,9 +12,10 @@ use bytes::{Bytes, BytesMut};
 use kilo::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode, Space};
 use tokio::sync::oneshot;
 
+use super::errno::{self, os_error};
 use super::faults::{DiskFaults, DiskSpeed, Fault, Injection, OpKind};
 use super::file::SECTOR_BYTES;
-use super::model::{DiskModel, Ino, errno, os_error};
+use super::model::{DiskModel, Ino};
 use crate::host::env::{SimHost, dead};
 use crate::host::node::Incarnation;
 use crate::host::{Cause, Fx, Shared, State};

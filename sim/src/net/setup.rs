@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::conn::{self, Conn};
 use super::stream;
 use super::{BACKLOG, CONNECT_GIVE_UP_NS, ListenerState, node_of};
-use crate::disk::model::{errno, os_error};
+use crate::disk::errno::{self, os_error};
 use crate::host::env::{SimHost, dead};
 use crate::host::world::mix;
 use crate::host::{Cause, Fx, State};

@@ -3,7 +3,6 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Clients, Crash, Plan, What, Whom};
-use crate::disk::Keep;
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -91,9 +90,7 @@ impl Display for Crash {
             write!(f, "{} us after the start ", self.after_us)?;
         }
         match self.power_loss {
-            Some(Keep::None) => write!(f, "power loss that keeps nothing unflushed")?,
-            Some(Keep::Some) => write!(f, "power loss that keeps a part of what is unflushed")?,
-            Some(Keep::All) => write!(f, "power loss that keeps what is unflushed")?,
+            Some(keep) => write!(f, "power loss that keeps {keep}")?,
             None => write!(f, "kill")?,
         }
         write!(f, ", down {} ms", self.down_ms)?;

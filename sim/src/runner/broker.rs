@@ -102,7 +102,7 @@ impl BrokerNode {
                 kilo::sometimes!("sim.kill");
             }
             Some(keep) => {
-                self.world.event(EventKind::BrokerEnds, format!("broker loses power, keeping {keep:?}"));
+                self.world.event(EventKind::BrokerEnds, format!("broker loses power, which keeps {keep}"));
                 if self.node.disk().bitten_by(Fault::Lie) > 0 {
                     self.world.exceed(Beyond::LossAfterLie);
                 }
