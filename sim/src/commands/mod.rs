@@ -90,7 +90,7 @@ pub fn check_determinism(names: &[String], seeds: &Range<u64>, jobs: usize) -> D
     let (mut equal, mut different, mut lines) = (0_u64, 0_u64, 0);
     let mut running: Vec<Comparison> = Vec::new();
     loop {
-        while running.len() < jobs.max(1) {
+        while running.len() < jobs {
             let Some((name, seed)) = work.next() else { break };
             running.push(Comparison::start(name, seed)?);
         }

@@ -65,7 +65,7 @@ pub fn hunt(args: &MutantsArgs) -> Done {
     if let Some(name) = &args.only {
         // In a process of its own, which has this fault planted.
         let header = headers.iter().find(|header| header.name == *name).ok_or("no such planted fault")?;
-        return one(header, args.jobs.max(1));
+        return one(header, args.jobs);
     }
     let mut missed = Vec::new();
     for header in &headers {

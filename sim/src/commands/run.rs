@@ -73,7 +73,7 @@ pub fn campaign(args: &RunArgs) -> Done {
     let mut work = args.seeds.clone().flat_map(|seed| (0..scenarios.len()).map(move |at| (at, seed)));
     let mut running: Vec<(usize, Seed)> = Vec::new();
     loop {
-        while running.len() < args.jobs.max(1) && !campaign.is_over {
+        while running.len() < args.jobs && !campaign.is_over {
             let Some((at, seed)) = work.next() else { break };
             running.push((at, Seed::start(&Request::new(&scenarios[at].0, seed))?));
         }

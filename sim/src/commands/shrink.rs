@@ -19,7 +19,7 @@ pub fn shrink(args: &ShrinkArgs) -> Done {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         return Err(format!("{}: there is no folder {}", path.display(), folder.display()).into());
     }
-    let tries = Tries { jobs: args.jobs.max(1), schedulers: args.tries.max(1) };
+    let tries = Tries { jobs: args.jobs, schedulers: args.tries.max(1) };
     let request = Request::new(&args.scenario, args.seed);
     let mut progress = |line: String| eprintln!("{line}");
     let Some(shrunk) = shrink::shrink(&request, args.check.as_deref(), &tries, &mut progress)? else {
