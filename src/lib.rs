@@ -4,11 +4,22 @@
 //! `replication`, `log`, `storage`, `client`, `wire`, `io`. ARCHITECTURE.md tells what lives where.
 
 pub mod cli;
-pub mod client;
 pub mod handlers;
-pub mod io;
 pub mod log;
 pub mod metadata;
 pub mod server;
 pub mod storage;
-pub mod wire;
+
+pub use kilo_client as client;
+pub use kilo_io as io;
+pub use kilo_io::{mutant, position, sometimes};
+pub use kilo_wire as wire;
+
+#[cfg(all(test, not(feature = "sim-probes")))]
+mod tests {
+    #[test]
+    fn without_the_feature_a_probe_is_nothing() {
+        crate::sometimes!("test.probe", unreachable!("evaluated"));
+        assert!(!crate::mutant!("test.mutant"));
+    }
+}

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
 
-use kilo::io::probe::Gauge;
+use kilo::io::probe::Position;
 
 /// What becomes of the lines of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,16 +40,16 @@ pub struct Trace {
     text: String,
     tail: VecDeque<String>,
     line: String,
-    gauges: Option<Vec<Position>>,
+    positions: Option<Vec<PositionAt>>,
 }
 
 /// A position that the broker noted, with the time in nanoseconds.
 #[derive(Clone, Debug)]
-pub struct Position {
+pub struct PositionAt {
     /// When.
     pub at_ns: u64,
     /// Which, of what, and where it was.
-    pub gauge: Gauge,
+    pub position: Position,
 }
 
 impl Trace {
@@ -62,26 +62,26 @@ impl Trace {
             text: String::new(),
             tail: VecDeque::new(),
             line: String::new(),
-            gauges: None,
+            positions: None,
         }
     }
 
     /// From now on the positions that the broker notes are kept. They do not belong to the trace's text.
-    pub fn keep_gauges(&mut self) {
-        kilo::io::probe::note_gauges();
-        self.gauges = Some(Vec::new());
+    pub fn keep_positions(&mut self) {
+        kilo::io::probe::note_positions();
+        self.positions = Some(Vec::new());
     }
 
     /// The positions kept.
-    pub fn gauges(&self) -> &[Position] {
-        self.gauges.as_deref().unwrap_or_default()
+    pub fn positions(&self) -> &[PositionAt] {
+        self.positions.as_deref().unwrap_or_default()
     }
 
     /// Appends a line: the time in seconds, who, and what.
     pub fn line(&mut self, now_ns: u64, who: &str, what: fmt::Arguments<'_>) {
-        if let Some(gauges) = &mut self.gauges {
-            let noted = kilo::io::probe::take_gauges().into_iter();
-            gauges.extend(noted.map(|gauge| Position { at_ns: now_ns, gauge }));
+        if let Some(positions) = &mut self.positions {
+            let noted = kilo::io::probe::take_positions().into_iter();
+            positions.extend(noted.map(|position| PositionAt { at_ns: now_ns, position }));
         }
         self.line.clear();
         // Writing to a string cannot fail.

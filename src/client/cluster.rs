@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{CallError, ConnectError, Connection, ConnectionConfig};
-use crate::io::Env;
-use crate::wire::api::ApiKey;
-use crate::wire::error_code::ErrorCode;
-use crate::wire::messages::metadata::{MetadataRequestTopic, MetadataResponseTopic};
-use crate::wire::messages::{MetadataRequestData, MetadataResponseData, string};
+use kilo_io::Env;
+use kilo_wire::api::ApiKey;
+use kilo_wire::error_code::ErrorCode;
+use kilo_wire::messages::metadata::{MetadataRequestTopic, MetadataResponseTopic};
+use kilo_wire::messages::{MetadataRequestData, MetadataResponseData, string};
 
 /// How often a new topic is asked for again until it has leaders.
 const TOPIC_ATTEMPTS_MAX: u32 = 30;

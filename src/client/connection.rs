@@ -17,11 +17,11 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::io::{AbortHandle, Env, Monotonic, ReadHalf, WriteHalf};
-use crate::wire::api::ApiKey;
-use crate::wire::error_code::ErrorCode;
-use crate::wire::frame::{FrameLimits, FrameReader, Pieces};
-use crate::wire::messages::{
+use kilo_io::{AbortHandle, Env, Monotonic, ReadHalf, WriteHalf};
+use kilo_wire::api::ApiKey;
+use kilo_wire::error_code::ErrorCode;
+use kilo_wire::frame::{FrameLimits, FrameReader, Pieces};
+use kilo_wire::messages::{
     ApiVersionsRequestData, ApiVersionsResponseData, KafkaString, Message, Request, decode_answer, encode_request,
     string,
 };

@@ -194,8 +194,8 @@ impl PartitionLog {
         recovered: Recovered,
     ) -> Arc<Self> {
         let limits: &LogManagerConfig = &shared.config;
-        crate::gauge!("log.end", key, recovered.log_end);
-        crate::gauge!("log.durable", key, recovered.log_end);
+        crate::position!("log.end", key, recovered.log_end);
+        crate::position!("log.durable", key, recovered.log_end);
         let mut epochs = recovered.epochs;
         epochs.begin(leader_epoch, recovered.log_end);
         let written_end = recovered.unwritten.first().map_or(recovered.log_end, RecordBatch::base_offset);
@@ -362,7 +362,7 @@ impl PartitionLog {
                 let stamp = append_time.map_or_else(|| facts.create_stamp(&batch), Stamp::Append);
                 let batch = batch.assign(base_offset, self.leader_epoch(), stamp);
                 let last_offset = batch.last_offset();
-                crate::gauge!("log.end", self.key, last_offset + 1);
+                crate::position!("log.end", self.key, last_offset + 1);
                 if std::mem::take(&mut inner.taken_back) {
                     let cut = Entry::Truncate { partition: self.key, end_offset: base_offset };
                     let log = Arc::clone(self);
@@ -430,7 +430,7 @@ impl PartitionLog {
         drop(guard);
         self.shared.needs.seen(lsn);
         self.high_watermark.send_replace(end);
-        crate::gauge!("log.durable", self.key, end);
+        crate::position!("log.durable", self.key, end);
         for waiter in committed.waiters {
             let _ = waiter.done.send(Ok(()));
         }

@@ -142,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::api::APIS;
+    use crate::api::APIS;
 
     #[test]
     fn headers_are_those_of_another_implementation() {

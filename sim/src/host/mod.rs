@@ -32,7 +32,7 @@ pub use running::Now;
 pub(crate) use world::{Fx, Shared, State};
 
 use crate::net::{LinkConfig, NetControl, NetState};
-use crate::trace::{Position, Seconds, Trace, TraceMode};
+use crate::trace::{PositionAt, Seconds, Trace, TraceMode};
 
 /// What a run starts from. The seed decides everything that is random.
 #[derive(Clone, Debug)]
@@ -177,13 +177,13 @@ impl Sim {
     }
 
     /// From now on the positions that the broker notes are kept.
-    pub fn keep_gauges(&self) {
-        self.shared.with(|state, _| state.trace.keep_gauges());
+    pub fn keep_positions(&self) {
+        self.shared.with(|state, _| state.trace.keep_positions());
     }
 
     /// The positions kept.
-    pub fn gauges(&self) -> Vec<Position> {
-        self.shared.with(|state, _| state.trace.gauges().to_vec())
+    pub fn positions(&self) -> Vec<PositionAt> {
+        self.shared.with(|state, _| state.trace.positions().to_vec())
     }
 
     /// From now on what `cause` does to operations is the doing of this fault of the plan.

@@ -96,7 +96,7 @@ fn run_here(run: &Run) -> Report {
             return Report::broken(run, plan, vec![Failure::new("scenario", error)]);
         }
         if run.timeline {
-            sim.keep_gauges();
+            sim.keep_positions();
         }
         let mut bitten = 0;
         let world = match run.scenario.broker_config() {

@@ -21,7 +21,7 @@ use crate::history::{EventKind, History, Stamp};
 use crate::oracle::{Source, Violation};
 use crate::plan::Track;
 use crate::runner::Report;
-use crate::trace::Position;
+use crate::trace::PositionAt;
 use crate::workload::Clients;
 use crate::workload::world::World;
 
@@ -128,7 +128,7 @@ pub fn page(report: &Report, world: &World, clients: &Clients, violations: &[Vio
         bites: bites(world),
         lives: lives(&history, end),
         ops,
-        positions: positions(world, &world.sim.gauges()),
+        positions: positions(world, &world.sim.positions()),
         failures: failures(report, violations),
         lanes: lanes.list,
     };
@@ -227,16 +227,16 @@ fn lives(history: &History, end: u64) -> Vec<Life> {
 }
 
 /// Log end and durable end by partition, each step with both.
-fn positions(world: &World, gauges: &[Position]) -> BTreeMap<String, Vec<Step>> {
+fn positions(world: &World, noted: &[PositionAt]) -> BTreeMap<String, Vec<Step>> {
     let mut positions: BTreeMap<String, Vec<Step>> = BTreeMap::new();
-    for position in gauges {
-        let name = world.name_of_key(&position.gauge.of).unwrap_or_else(|| position.gauge.of.clone());
+    for at in noted {
+        let name = world.name_of_key(&at.position.of).unwrap_or_else(|| at.position.of.clone());
         let steps = positions.entry(name).or_default();
-        let t = position.at_ns / 1000;
+        let t = at.at_ns / 1000;
         let mut step = steps.last().map_or(Step { t, end: 0, durable: 0 }, |last| Step { t, ..*last });
-        match position.gauge.name {
-            "log.end" => step.end = position.gauge.value,
-            _ => step.durable = position.gauge.value,
+        match at.position.name {
+            "log.end" => step.end = at.position.value,
+            _ => step.durable = at.position.value,
         }
         match steps.last_mut() {
             Some(last) if last.t == t => *last = step,

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::io::real::block_on_test;
-use crate::wire::api::APIS;
-use crate::wire::header::RequestHeader;
-use crate::wire::messages::api_versions::ApiVersion;
-use crate::wire::messages::metadata::MetadataRequestTopic;
-use crate::wire::messages::produce_types::ProduceRequestData;
-use crate::wire::messages::{MetadataRequestData, MetadataResponseData, decode_request, encode_answer};
+use kilo_io::real::block_on_test;
+use kilo_wire::api::APIS;
+use kilo_wire::header::RequestHeader;
+use kilo_wire::messages::api_versions::ApiVersion;
+use kilo_wire::messages::metadata::MetadataRequestTopic;
+use kilo_wire::messages::produce_types::ProduceRequestData;
+use kilo_wire::messages::{MetadataRequestData, MetadataResponseData, decode_request, encode_answer};
 
 /// What the peer does about a request.
 enum Act {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use bytes::Bytes;
 
 use super::{World, open, soon};
-use crate::io::OpenMode;
+use crate::OpenMode;
 
 fn bytes(byte: u8, len: usize) -> Bytes {
     Bytes::from(vec![byte; len])

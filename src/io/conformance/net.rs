@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{World, soon};
-use crate::io::{Env, Listener, Stream};
+use crate::{Env, Listener, Stream};
 
 async fn listen(World { env, ip, .. }: &World) -> Box<dyn Listener> {
     env.net().listen((*ip, 0).into()).await.expect("listens")

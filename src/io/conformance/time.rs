@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{World, soon};
-use crate::io::{Env, Monotonic};
+use crate::{Env, Monotonic};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::io::is_want_of_descriptors;
+use crate::is_want_of_descriptors;
 
 /// Where the descriptor kept aside points to: it is never read.
 const ASIDE: &str = "/dev/null";

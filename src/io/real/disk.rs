@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 
 use super::RealHost;
 use super::pool::Pool;
-use crate::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode, Space};
+use crate::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode, Space};
 
 /// The most buffers one `pwritev` takes (IOV_MAX on Linux).
 const BUFFERS_PER_CALL: usize = 1024;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::RealHost;
-use crate::io::{Abort, BoxFuture, Listener, Net, Stream};
+use crate::{Abort, BoxFuture, Listener, Net, Stream};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

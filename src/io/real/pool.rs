@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::io::{BoxFuture, panic_message};
+use crate::{BoxFuture, panic_message};
 
 /// Stack of an I/O thread. Jobs are shallow: system calls, codecs and checksums.
 const STACK_BYTES: usize = 512 * 1024;

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::RealHost;
-use crate::io::{BoxFuture, Task, TaskControl, Tasks, catch_panic};
+use crate::{BoxFuture, Task, TaskControl, Tasks, catch_panic};
 
 struct RealTask {
     abort: AbortHandle,

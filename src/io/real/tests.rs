@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::*;
-use crate::io::conformance::{World, disk, net, time};
+use crate::conformance::{World, disk, net, time};
 
 fn world(env: Env, dir: PathBuf) -> World {
     World { env, dir, ip: IpAddr::V4(Ipv4Addr::LOCALHOST) }
@@ -33,7 +33,7 @@ fn again(test: &str, dir: &Path, shell: &[&str], preparation: &str) -> Output {
         .args(&shell[1..])
         .arg(format!("{preparation} && exec \"$0\" \"$@\""))
         .arg(binary)
-        .args([&format!("io::real::tests::{test}"), "--exact", "--nocapture"])
+        .args([&format!("real::tests::{test}"), "--exact", "--nocapture"])
         .env(INSIDE, dir)
         .output()
         .expect("a shell")
@@ -149,7 +149,7 @@ fn what_was_submitted_is_done_before_the_threads_end() {
     let real = RealEnv::new(RealConfig { network_threads: 1, io_threads: 1 }).expect("starts");
     let env = real.env();
     real.block_on(async {
-        let file = env.disk().open(&dir.path().join("file"), crate::io::OpenMode::Create).await.expect("opens");
+        let file = env.disk().open(&dir.path().join("file"), crate::OpenMode::Create).await.expect("opens");
         for index in 0..100 {
             drop(file.write_at(index * 4, vec![bytes::Bytes::from_static(b"done")]));
         }

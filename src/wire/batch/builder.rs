@@ -6,8 +6,8 @@ use super::{
     ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CRC_COVERS_FROM, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC,
     NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch,
 };
-use crate::wire::codec::{Codec, CodecError, compress};
-use crate::wire::varint::{put_varlong, varlong_len};
+use crate::codec::{Codec, CodecError, compress};
+use crate::varint::{put_varlong, varlong_len};
 
 /// Collects records into a batch.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! What can be wrong with a record batch.
 
-use crate::wire::codec::CodecError;
+use crate::codec::CodecError;
 
 /// Why a record batch is not accepted.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 
 use super::{BatchError, RecordBatch, TimestampType};
-use crate::wire::codec::{Codec, decompress};
-use crate::wire::varint::Cursor;
+use crate::codec::{Codec, decompress};
+use crate::varint::Cursor;
 
 /// A header of a record. Keys may repeat, and order counts.
 #[derive(Clone, Debug, PartialEq, Eq)]

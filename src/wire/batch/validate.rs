@@ -2,8 +2,8 @@
 
 use super::record::RawRecord;
 use super::{ATTRIBUTE_DELETE_HORIZON, BatchError, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch, Stamp, TimestampType};
-use crate::wire::codec::{Codec, Decompressor};
-use crate::wire::varint::Cursor;
+use crate::codec::{Codec, Decompressor};
+use crate::varint::Cursor;
 
 /// How far compressed batches are looked into. Uncompressed ones are always walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{KafkaString, MessageError};
-use crate::wire::api::ApiKey;
-use crate::wire::error_code::ErrorCode;
-use crate::wire::frame::Pieces;
-use crate::wire::header::{put_response_header, put_unsigned_varint};
+use crate::api::ApiKey;
+use crate::error_code::ErrorCode;
+use crate::frame::Pieces;
+use crate::header::{put_response_header, put_unsigned_varint};
 
 /// An answer to a Fetch request.
 #[derive(Clone, Debug)]

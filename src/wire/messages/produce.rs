@@ -7,9 +7,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::produce_types::{PartitionProduceData, ProduceRequestData, TopicProduceData};
 use super::{KafkaString, MessageError, finish_frame};
-use crate::wire::ErrorCode;
-use crate::wire::api::ApiKey;
-use crate::wire::header::{put_response_header, skip_tagged_fields, unsigned_varint};
+use crate::ErrorCode;
+use crate::api::ApiKey;
+use crate::header::{put_response_header, skip_tagged_fields, unsigned_varint};
 
 /// Topics and partitions in one request. Real ones have a few; the bound keeps a request of empty entries, three bytes
 /// each, from taking fifty times its size in memory.

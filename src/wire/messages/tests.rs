@@ -6,9 +6,9 @@ use kafka_protocol::protocol::{Decodable, Encodable};
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::api::APIS;
-use crate::wire::error_code::ErrorCode;
-use crate::wire::frame::Pieces;
+use crate::api::APIS;
+use crate::error_code::ErrorCode;
+use crate::frame::Pieces;
 
 /// What we write must be what another implementation reads, and what it writes again the same bytes; and we must read it.
 fn check<M, T>(message: &M, versions: std::ops::RangeInclusive<i16>)
@@ -36,7 +36,7 @@ where
 }
 
 fn records() -> Bytes {
-    let mut builder = crate::wire::batch::BatchBuilder::default();
+    let mut builder = crate::batch::BatchBuilder::default();
     builder.push(1_700_000_000_000, Some(b"k"), Some(b"v"));
     builder.build().expect("plain").to_bytes()
 }

@@ -84,7 +84,7 @@ async fn scenario(sim: Sim) -> String {
 
 fn trace_of(seed: u64) -> String {
     let output = Command::new(std::env::current_exe().expect("a test knows its binary"))
-        .args(["equal_seeds_give_equal_traces", "--exact", "--nocapture"])
+        .args(["determinism::equal_seeds_give_equal_traces", "--exact", "--nocapture"])
         .env(SEED, seed.to_string())
         .output()
         .expect("starts");

@@ -42,7 +42,7 @@ macro_rules! cases {
     )*};
 }
 
-kilo::conformance_cases!(cases);
+kilo::io::conformance_cases!(cases);
 
 #[test]
 fn a_full_disk_refuses_and_recovers() {

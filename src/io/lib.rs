@@ -5,7 +5,6 @@
 //!
 //! An `Env` belongs to one *incarnation* of a node: once that incarnation has been killed, every call fails.
 
-#[cfg(any(test, feature = "sim-probes"))]
 #[doc(hidden)]
 pub mod conformance;
 mod disk;
