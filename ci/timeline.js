@@ -21,7 +21,7 @@
   say('opened-details', details());
   say('opened-card', document.querySelector('.failure.chosen')?.textContent);
   say('told-twice', found != null && details().includes(found.what));
-  say('opened-view', [view.from / 1e6, view.to / 1e6, $('partition').selectedOptions[0].text, $('hits').textContent].join(' '));
+  say('opened-view', [view.from / 1e6, view.to / 1e6, $('partition').selectedOptions[0].text, $('matches').textContent].join(' '));
   say('graph', graphPartition().join(' '));
   const listed = document.querySelectorAll('.failure');
   listed[listed.length - 1]?.click();
@@ -29,13 +29,13 @@
 
   $('search').value = 'failed: EIO';
   $('search').dispatchEvent(new Event('input'));
-  say('searched', $('hits').textContent + ': ' + details());
-  const bite = data.bites.find(bite => bite.text.endsWith('failed: EIO'));
-  if (bite) {
+  say('searched', $('matches').textContent + ': ' + details());
+  const hit = data.hits.find(hit => hit.text.endsWith('failed: EIO'));
+  if (hit) {
     chosen = null;
     layOut();
-    const box = canvas.getBoundingClientRect(), row = 1 + tracks.indexOf(faultOf.get(bite.fault).track);
-    const place = { clientX: box.left + x(bite.t), clientY: box.top + y(row) + FAULT_BAND + 6, bubbles: true };
+    const box = canvas.getBoundingClientRect(), row = 1 + tracks.indexOf(faultOf.get(hit.fault).track);
+    const place = { clientX: box.left + x(hit.t), clientY: box.top + y(row) + FAULT_BAND + 6, bubbles: true };
     canvas.dispatchEvent(new PointerEvent('pointermove', place));
     say('pointed', details());
   }
@@ -43,7 +43,7 @@
   const tried = data.ops.filter(op => op.n > 1).sort((a, b) => b.n - a.n)[0];
   if (tried) {
     const last = tried.a[tried.a.length - 1];
-    [proof, hits, hovered] = [new Set(), [], null];
+    [proof, matches, hovered] = [new Set(), [], null];
     pointed = last;
     keep(tried);
     say('attempts', details());

@@ -7,7 +7,6 @@ compile_error!(
      or add `--cfg madsim` to it."
 );
 
-pub mod child;
 pub mod disk;
 pub mod history;
 pub mod host;
@@ -17,6 +16,7 @@ pub mod plan;
 pub mod probes;
 pub mod runner;
 pub mod scenario;
+pub mod seed_process;
 pub mod shrink;
 pub mod timeline;
 pub mod trace;

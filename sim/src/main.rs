@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use kilo_sim::child;
+use kilo_sim::seed_process;
 
 /// The deterministic simulator of Kilo.
 #[derive(Parser)]
@@ -161,7 +161,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 fn main() -> ExitCode {
-    child::serve();
+    seed_process::serve();
     let done = match Cli::parse().command {
         Command::List => commands::list(),
         Command::Run(args) => commands::plant(&args.mutant).and_then(|()| commands::run::campaign(&args)),

@@ -6,12 +6,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kilo_sim::child::{self, Request, Seed};
 use kilo_sim::scenario::{self, Pinned, Scenario};
+use kilo_sim::seed_process::{self, Request, Seed};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
-    child::serve();
+    seed_process::serve();
     let arguments = Arguments::from_args();
     let scenarios: Result<Vec<Scenario>, _> =
         scenario::names().and_then(|names| names.iter().map(|name| scenario::find(name)).collect());

@@ -1,15 +1,15 @@
 //! The meta-test: a seed run twice, in two processes, gives the same trace, byte for byte. Without it no other result of
 //! the simulator is worth anything.
 
-use kilo_sim::child::{self, Comparison, Request, Seed};
 use kilo_sim::scenario;
+use kilo_sim::seed_process::{self, Comparison, Request, Seed};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Seeds of each scenario that are run twice.
 const SEEDS: std::ops::Range<u64> = 100..102;
 
 fn main() {
-    child::serve();
+    seed_process::serve();
     let arguments = Arguments::from_args();
     let names = match scenario::names() {
         Ok(names) => names,

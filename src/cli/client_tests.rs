@@ -25,7 +25,7 @@ use crate::wire::messages::produce_types::{PartitionProduceResponse, TopicProduc
 use crate::wire::messages::{
     ApiVersionsResponseData, FetchRequestData, FetchResponseData, InitProducerIdResponseData, ListOffsetsRequestData,
     ListOffsetsResponseData, Message, MetadataRequestData, MetadataResponseData, ProduceRequestData,
-    ProduceResponseData, decode_request, encode_answer, string,
+    ProduceResponseData, decode_request, encode_response, string,
 };
 
 const PARTITIONS: i32 = 4;
@@ -88,18 +88,18 @@ async fn serve(mut stream: Stream, peer: Peer, port: i32) {
     let mut frames = FrameReader::new(stream.read, FrameLimits::REQUESTS);
     while let Ok(Some(mut frame)) = frames.next().await {
         let header = RequestHeader::decode(&mut frame).expect("a request");
-        let Some(answer) = answer(&header, frame, &peer, port) else { continue };
+        let Some(response) = response(&header, frame, &peer, port) else { continue };
         let is_produce = header.api_key == ApiKey::Produce.code();
         if is_produce && std::mem::replace(&mut peer.lock().expect("no panic").produce_hang_ups, 0) > 0 {
             return;
         }
-        stream.write.write_all(&answer).await.expect("the client reads");
+        stream.write.write_all(&response).await.expect("the client reads");
     }
 }
 
-fn answer(header: &RequestHeader, body: Bytes, peer: &Peer, port: i32) -> Option<Bytes> {
-    fn encoded<A: Message>(header: &RequestHeader, answer: A) -> Option<Bytes> {
-        Some(encode_answer(&answer, header.api_version, header.correlation_id).expect("supported"))
+fn response(header: &RequestHeader, body: Bytes, peer: &Peer, port: i32) -> Option<Bytes> {
+    fn encoded<A: Message>(header: &RequestHeader, response: A) -> Option<Bytes> {
+        Some(encode_response(&response, header.api_version, header.correlation_id).expect("supported"))
     }
     let version = header.api_version;
     match ApiKey::from_code(header.api_key).expect("known") {
@@ -113,8 +113,8 @@ fn answer(header: &RequestHeader, body: Bytes, peer: &Peer, port: i32) -> Option
         ApiKey::Produce => {
             let request: ProduceRequestData = decode_request(body, version).expect("well-formed");
             let acks = request.acks;
-            let answer = produced(request, peer);
-            if acks == 0 { None } else { encoded(header, answer) }
+            let response = produced(request, peer);
+            if acks == 0 { None } else { encoded(header, response) }
         }
         ApiKey::ListOffsets => encoded(header, offsets(decode_request(body, version).expect("well-formed"), peer)),
         ApiKey::Fetch => encoded(header, fetched(decode_request(body, version).expect("well-formed"), peer)),

@@ -290,8 +290,8 @@ impl Consumer {
         }
         let mut offsets = BTreeMap::new();
         for call in calls {
-            let answer = call.answer().await.map_err(ClusterError::Call)?;
-            for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+            let response = call.response().await.map_err(ClusterError::Call)?;
+            for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
                 self.check(partition.partition_index, partition.error_code)?;
                 offsets.insert(partition.partition_index, partition.offset);
             }
@@ -316,10 +316,10 @@ impl Consumer {
             calls.push(connection.start(&self.fetch_request(&partitions)).map_err(ClusterError::Call)?);
         }
         for call in calls {
-            let answer = call.answer().await.map_err(ClusterError::Call)?;
+            let response = call.response().await.map_err(ClusterError::Call)?;
             let mut text = Vec::new();
             let mut result = Ok(());
-            for partition in answer.responses.into_iter().flat_map(|topic| topic.partitions) {
+            for partition in response.responses.into_iter().flat_map(|topic| topic.partitions) {
                 result = self.take_partition(partition, &mut text);
                 if result.is_err() {
                     break;
@@ -355,14 +355,14 @@ impl Consumer {
     }
 
     /// Prints the records of one partition's answer into `text` and moves on.
-    fn take_partition(&mut self, answer: PartitionData, text: &mut Vec<u8>) -> Result<(), ConsumeError> {
-        let partition = answer.partition_index;
+    fn take_partition(&mut self, response: PartitionData, text: &mut Vec<u8>) -> Result<(), ConsumeError> {
+        let partition = response.partition_index;
         let Some(&position) = self.positions.get(&partition) else { return Ok(()) };
-        if ErrorCode::from(answer.error_code) == ErrorCode::OffsetOutOfRange {
+        if ErrorCode::from(response.error_code) == ErrorCode::OffsetOutOfRange {
             return Err(ConsumeError::OutOfRange { partition, offset: position });
         }
-        self.check(partition, answer.error_code)?;
-        let mut bytes = answer.records.unwrap_or_default();
+        self.check(partition, response.error_code)?;
+        let mut bytes = response.records.unwrap_or_default();
         while self.left > 0 && !bytes.is_empty() {
             let position = self.positions.get(&partition).copied().unwrap_or(position);
             match self.take_batch(partition, position, &mut bytes, text) {

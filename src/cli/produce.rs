@@ -284,12 +284,12 @@ impl Producer<'_> {
             return Ok(None);
         }
         let request = InitProducerIdRequestData { transaction_timeout_ms: 60_000, ..Default::default() };
-        let answer = connection.call(&request).await?;
-        let error = ErrorCode::from(answer.error_code);
+        let response = connection.call(&request).await?;
+        let error = ErrorCode::from(response.error_code);
         if error.is_error() {
             return Ok(Some(format!("no producer id: {error}")));
         }
-        self.id = Some((answer.producer_id, answer.producer_epoch));
+        self.id = Some((response.producer_id, response.producer_epoch));
         Ok(None)
     }
 
@@ -351,12 +351,12 @@ impl Producer<'_> {
             }
         }
         for call in calls {
-            match async { call?.answer().await }.await {
+            match async { call?.response().await }.await {
                 Err(error @ CallError::Protocol { .. }) => return Err(ClusterError::Call(error).into()),
                 Err(error) => again = Some(error.to_string()),
-                Ok(answer) => {
-                    for partition in answer.responses.iter().flat_map(|topic| &topic.partition_responses) {
-                        again = self.take_answer(partition, pending)?.or(again);
+                Ok(response) => {
+                    for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
+                        again = self.take_response(partition, pending)?.or(again);
                     }
                 }
             }
@@ -386,22 +386,22 @@ impl Producer<'_> {
     }
 
     /// Takes out a batch that is stored; tells why it is to be sent again; or fails.
-    fn take_answer(
+    fn take_response(
         &self,
-        answer: &PartitionProduceResponse,
+        response: &PartitionProduceResponse,
         pending: &mut BTreeMap<i32, RecordBatch>,
     ) -> Result<Option<String>, ProduceError> {
-        let error = ErrorCode::from(answer.error_code);
+        let error = ErrorCode::from(response.error_code);
         if matches!(error, ErrorCode::None | ErrorCode::DuplicateSequenceNumber) {
-            pending.remove(&answer.index);
+            pending.remove(&response.index);
             return Ok(None);
         }
-        let message = answer.error_message.as_ref().map(ToString::to_string);
+        let message = response.error_message.as_ref().map(ToString::to_string);
         if error.is_retriable() {
             let message = message.map(|message| format!(", {message}")).unwrap_or_default();
-            return Ok(Some(format!("partition {}: {error}{message}", answer.index)));
+            return Ok(Some(format!("partition {}: {error}{message}", response.index)));
         }
-        let (topic, partition, sent) = (self.args.topic.clone(), answer.index, self.sent);
+        let (topic, partition, sent) = (self.args.topic.clone(), response.index, self.sent);
         Err(ProduceError::Refused { topic, partition, error, message, sent })
     }
 }

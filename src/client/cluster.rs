@@ -120,10 +120,13 @@ impl Cluster {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let answer = self.metadata(name, create).await?;
-            self.addresses =
-                answer.brokers.iter().map(|broker| (broker.node_id, (broker.host.to_string(), broker.port))).collect();
-            let found = answer.topics.into_iter().next();
+            let response = self.metadata(name, create).await?;
+            self.addresses = response
+                .brokers
+                .iter()
+                .map(|broker| (broker.node_id, (broker.host.to_string(), broker.port)))
+                .collect();
+            let found = response.topics.into_iter().next();
             match self.take_topic(name, found) {
                 Err(ClusterError::Topic { error, .. }) if may_appear(error, create) && attempt < TOPIC_ATTEMPTS_MAX => {
                     self.env.sleep(TOPIC_BACKOFF).await;

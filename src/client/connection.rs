@@ -22,7 +22,7 @@ use kilo_wire::api::ApiKey;
 use kilo_wire::error_code::ErrorCode;
 use kilo_wire::frame::{FrameLimits, FrameReader, Pieces};
 use kilo_wire::messages::{
-    ApiVersionsRequestData, ApiVersionsResponseData, KafkaString, Message, Request, decode_answer, encode_request,
+    ApiVersionsRequestData, ApiVersionsResponseData, KafkaString, Message, Request, decode_response, encode_request,
     string,
 };
 
@@ -36,7 +36,7 @@ pub struct ConnectionConfig {
     /// For each request, from its start to its answer. Must be longer than the broker is asked to wait.
     pub request_timeout: Duration,
     /// The largest answer that is taken, in bytes.
-    pub answer_bytes_max: usize,
+    pub response_bytes_max: usize,
 }
 
 impl Default for ConnectionConfig {
@@ -45,7 +45,7 @@ impl Default for ConnectionConfig {
             client_id: "kilo".to_owned(),
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
-            answer_bytes_max: 256 * 1024 * 1024,
+            response_bytes_max: 256 * 1024 * 1024,
         }
     }
 }
@@ -130,7 +130,7 @@ pub struct Connection {
     versions: Arc<BTreeMap<ApiKey, i16>>,
 }
 
-struct CloseOnDrop(Arc<Shared>);
+struct CloseOnDrop(Arc<ConnectionState>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
@@ -138,7 +138,7 @@ impl Drop for CloseOnDrop {
     }
 }
 
-struct Shared {
+struct ConnectionState {
     env: Env,
     client_id: KafkaString,
     request_timeout: Duration,
@@ -162,19 +162,19 @@ struct State {
     ended: Option<String>,
 }
 
-type Reply = oneshot::Sender<Result<Bytes, CallError>>;
+type ResponseSender = oneshot::Sender<Result<Bytes, CallError>>;
 
 struct Waiting {
     correlation_id: i32,
     frame: Bytes,
     /// Gets the answer, or for a request without one is told (with empty bytes) that it has been written.
-    reply: Reply,
+    sender: ResponseSender,
     answered: bool,
 }
 
 struct Sent {
     correlation_id: i32,
-    reply: Reply,
+    sender: ResponseSender,
 }
 
 impl Connection {
@@ -195,7 +195,7 @@ impl Connection {
         config: ConnectionConfig,
     ) -> Result<Self, ConnectError> {
         let stream = env.net().connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ConnectionState {
             env: env.clone(),
             client_id: string(&config.client_id),
             request_timeout: config.request_timeout,
@@ -206,8 +206,8 @@ impl Connection {
             ended: watch::Sender::new(false),
         });
         let guard = Arc::new(CloseOnDrop(shared.clone()));
-        let limits = FrameLimits::Answers { bytes_max: config.answer_bytes_max };
-        env.spawn("client-read", read_answers(shared.clone(), FrameReader::new(stream.read, limits)));
+        let limits = FrameLimits::Answers { bytes_max: config.response_bytes_max };
+        env.spawn("client-read", read_responses(shared.clone(), FrameReader::new(stream.read, limits)));
         env.spawn("client-write", write_requests(shared, stream.write));
         let mut connection = Self { guard, versions: Arc::default() };
         let versions = connection.ask_versions().await.map_err(|reason| ConnectError::Handshake { addr, reason })?;
@@ -226,16 +226,16 @@ impl Connection {
         let bytes = bytes.map_err(|error| error.to_string())?;
         // A broker that does not know version 3 says so in the form of version 0.
         let error = bytes.get(4..).and_then(<[u8]>::first_chunk::<2>).map(|code| i16::from_be_bytes(*code));
-        let answer = if error == Some(ErrorCode::UnsupportedVersion.code()) {
+        let response = if error == Some(ErrorCode::UnsupportedVersion.code()) {
             self.call_version(&ApiVersionsRequestData::default(), 0).await.map_err(|error| error.to_string())?
         } else {
-            decode_answer::<ApiVersionsResponseData>(bytes, 3).map_err(|error| error.to_string())?.1
+            decode_response::<ApiVersionsResponseData>(bytes, 3).map_err(|error| error.to_string())?.1
         };
-        let error = ErrorCode::from(answer.error_code);
+        let error = ErrorCode::from(response.error_code);
         if error.is_error() {
             return Err(format!("it answers {error}"));
         }
-        let offered = answer.api_keys.iter().filter_map(|offer| {
+        let offered = response.api_keys.iter().filter_map(|offer| {
             let key = ApiKey::from_code(offer.api_key)?;
             Some((key, key.api().negotiate(offer.min_version, offer.max_version)?))
         });
@@ -258,22 +258,22 @@ impl Connection {
     }
 
     /// Sends a request in the version agreed on and waits for its answer.
-    pub async fn call<R: Request>(&self, request: &R) -> Result<R::Answer, CallError> {
-        self.start(request)?.answer().await
+    pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, CallError> {
+        self.start(request)?.response().await
     }
 
     /// Sends a request in a given version and waits for its answer.
-    pub async fn call_version<R: Request>(&self, request: &R, version: i16) -> Result<R::Answer, CallError> {
-        self.start_version(request, version)?.answer().await
+    pub async fn call_version<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, CallError> {
+        self.start_version(request, version)?.response().await
     }
 
     /// Queues a request in the version agreed on. Requests are sent in the order of these calls.
-    pub fn start<R: Request>(&self, request: &R) -> Result<Call<R::Answer>, CallError> {
+    pub fn start<R: Request>(&self, request: &R) -> Result<Call<R::Response>, CallError> {
         self.start_version(request, self.version_of::<R>()?)
     }
 
     /// Queues a request in a given version. Requests are sent in the order of these calls.
-    pub fn start_version<R: Request>(&self, request: &R, version: i16) -> Result<Call<R::Answer>, CallError> {
+    pub fn start_version<R: Request>(&self, request: &R, version: i16) -> Result<Call<R::Response>, CallError> {
         self.start_bytes(request, version)
     }
 
@@ -305,15 +305,15 @@ impl Connection {
         self.version(R::API).ok_or_else(|| CallError::not_sent(format!("{peer} has no version of {name} in common")))
     }
 
-    fn start_bytes<R: Request>(&self, request: &R, version: i16) -> Result<Call<R::Answer>, CallError> {
+    fn start_bytes<R: Request>(&self, request: &R, version: i16) -> Result<Call<R::Response>, CallError> {
         self.enqueue(request, version, true)
     }
 
-    fn enqueue<R: Request>(&self, request: &R, version: i16, answered: bool) -> Result<Call<R::Answer>, CallError> {
+    fn enqueue<R: Request>(&self, request: &R, version: i16, answered: bool) -> Result<Call<R::Response>, CallError> {
         let shared = self.shared();
         let frame = encode_request(request, version, 0, Some(&shared.client_id)).map_err(CallError::not_sent)?;
         let mut frame = BytesMut::from(frame);
-        let (reply, receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let mut state = shared.lock();
         if let Some(reason) = &state.ended {
             return Err(CallError::not_sent(reason));
@@ -325,19 +325,19 @@ impl Connection {
         state.next_correlation_id = correlation_id.wrapping_add(1) & i32::MAX;
         // Length, API and version stand before it.
         frame[8..12].copy_from_slice(&correlation_id.to_be_bytes());
-        state.waiting.push_back(Waiting { correlation_id, frame: frame.freeze(), reply, answered });
+        state.waiting.push_back(Waiting { correlation_id, frame: frame.freeze(), sender, answered });
         drop(state);
         shared.work.notify_one();
         let deadline = shared.env.now() + shared.request_timeout;
-        Ok(Call { receiver, version, deadline, correlation_id, shared: shared.clone(), answer: PhantomData })
+        Ok(Call { receiver, version, deadline, correlation_id, shared: shared.clone(), response: PhantomData })
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<ConnectionState> {
         &self.guard.0
     }
 }
 
-impl Shared {
+impl ConnectionState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds this lock")
     }
@@ -351,11 +351,11 @@ impl Shared {
         state.ended = Some(reason.to_owned());
         let (waiting, sent) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.sent));
         drop(state);
-        for Sent { reply, .. } in sent {
-            let _ = reply.send(Err(CallError::Unknown { reason: reason.to_owned() }));
+        for Sent { sender, .. } in sent {
+            let _ = sender.send(Err(CallError::Unknown { reason: reason.to_owned() }));
         }
-        for Waiting { reply, .. } in waiting {
-            let _ = reply.send(Err(CallError::not_sent(reason)));
+        for Waiting { sender, .. } in waiting {
+            let _ = sender.send(Err(CallError::not_sent(reason)));
         }
         self.ended.send_replace(true);
         self.work.notify_one();
@@ -368,8 +368,8 @@ pub struct Call<A> {
     version: i16,
     deadline: Monotonic,
     correlation_id: i32,
-    shared: Arc<Shared>,
-    answer: PhantomData<fn() -> A>,
+    shared: Arc<ConnectionState>,
+    response: PhantomData<fn() -> A>,
 }
 
 impl<A: Message> Call<A> {
@@ -379,10 +379,10 @@ impl<A: Message> Call<A> {
     }
 
     /// Waits for the answer.
-    pub async fn answer(self) -> Result<A, CallError> {
+    pub async fn response(self) -> Result<A, CallError> {
         let version = self.version;
         let bytes = self.bytes().await?;
-        decode_answer(bytes, version).map(|(_, answer)| answer).map_err(CallError::protocol)
+        decode_response(bytes, version).map(|(_, response)| response).map_err(CallError::protocol)
     }
 
     async fn bytes(mut self) -> Result<Bytes, CallError> {
@@ -410,7 +410,7 @@ impl<A: Message> Call<A> {
     }
 }
 
-async fn write_requests(shared: Arc<Shared>, mut writer: WriteHalf) {
+async fn write_requests(shared: Arc<ConnectionState>, mut writer: WriteHalf) {
     let mut ended = shared.ended.subscribe();
     loop {
         let mut written = Vec::new();
@@ -420,12 +420,12 @@ async fn write_requests(shared: Arc<Shared>, mut writer: WriteHalf) {
             if state.ended.is_some() {
                 break;
             }
-            while let Some(Waiting { correlation_id, frame, reply, answered }) = state.waiting.pop_front() {
+            while let Some(Waiting { correlation_id, frame, sender, answered }) = state.waiting.pop_front() {
                 pieces.push(frame);
                 if answered {
-                    state.sent.push_back(Sent { correlation_id, reply });
+                    state.sent.push_back(Sent { correlation_id, sender });
                 } else {
-                    written.push(reply);
+                    written.push(sender);
                 }
             }
             state.closing
@@ -445,8 +445,8 @@ async fn write_requests(shared: Arc<Shared>, mut writer: WriteHalf) {
         if let Err(error) = result {
             return shared.end(&format!("sending to {} failed: {error}", shared.peer));
         }
-        for reply in written {
-            let _ = reply.send(Ok(Bytes::new()));
+        for sender in written {
+            let _ = sender.send(Ok(Bytes::new()));
         }
     }
     // The peer may be gone already; then there is nothing to end.
@@ -454,7 +454,7 @@ async fn write_requests(shared: Arc<Shared>, mut writer: WriteHalf) {
     shared.end("the connection was closed by this side");
 }
 
-async fn read_answers(shared: Arc<Shared>, mut reader: FrameReader<ReadHalf>) {
+async fn read_responses(shared: Arc<ConnectionState>, mut reader: FrameReader<ReadHalf>) {
     let mut ended = shared.ended.subscribe();
     loop {
         let frame = tokio::select! {
@@ -475,7 +475,7 @@ async fn read_answers(shared: Arc<Shared>, mut reader: FrameReader<ReadHalf>) {
 }
 
 /// Gives an answer to the request at the front.
-fn complete(shared: &Shared, frame: Bytes) -> Result<(), String> {
+fn complete(shared: &ConnectionState, frame: Bytes) -> Result<(), String> {
     let correlation_id =
         frame.first_chunk::<4>().map(|id| i32::from_be_bytes(*id)).ok_or("sent an answer without a correlation id")?;
     let Some(sent) = shared.lock().sent.pop_front() else {
@@ -484,11 +484,11 @@ fn complete(shared: &Shared, frame: Bytes) -> Result<(), String> {
     if sent.correlation_id != correlation_id {
         let expected = sent.correlation_id;
         let reason = format!("answered {correlation_id} where {expected} was next");
-        let _ = sent.reply.send(Err(CallError::protocol(&reason)));
+        let _ = sent.sender.send(Err(CallError::protocol(&reason)));
         return Err(reason);
     }
     // Whoever gave up waiting is not there to take it.
-    let _ = sent.reply.send(Ok(frame));
+    let _ = sent.sender.send(Ok(frame));
     Ok(())
 }
 

@@ -2,10 +2,10 @@
 
 use crate::wire::frame::Pieces;
 use crate::wire::messages::api_versions::ApiVersion;
-use crate::wire::messages::{ApiVersionsRequestData, ApiVersionsResponseData, encode_answer};
+use crate::wire::messages::{ApiVersionsRequestData, ApiVersionsResponseData, encode_response};
 use crate::wire::{APIS, Api, ApiKey, ErrorCode};
 
-use super::Refusal;
+use super::ConnectionError;
 
 pub(super) fn handle(request: &ApiVersionsRequestData) -> ApiVersionsResponseData {
     let versions_3_up = !request.client_software_name.is_empty() || !request.client_software_version.is_empty();
@@ -21,13 +21,13 @@ pub(super) fn handle(request: &ApiVersionsRequestData) -> ApiVersionsResponseDat
 }
 
 /// The answer to a version that is not known here: in the oldest form, with what a client needs to ask again.
-pub(super) fn unsupported(correlation_id: i32) -> Result<Pieces, Refusal> {
-    let answer = ApiVersionsResponseData {
+pub(super) fn unsupported(correlation_id: i32) -> Result<Pieces, ConnectionError> {
+    let response = ApiVersionsResponseData {
         error_code: ErrorCode::UnsupportedVersion.code(),
         api_keys: vec![offer(ApiKey::ApiVersions.api())],
         ..ApiVersionsResponseData::default()
     };
-    Ok(encode_answer(&answer, 0, correlation_id)?.into())
+    Ok(encode_response(&response, 0, correlation_id)?.into())
 }
 
 fn offer(api: &Api) -> ApiVersion {

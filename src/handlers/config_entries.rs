@@ -10,7 +10,7 @@ const UNSET_BY_DEFAULT: &[&str] = &["retention.ms", "segment.ms"];
 
 /// Where a value comes from, as the protocol numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ConfigSource {
     /// The topic's own.
     Topic = 1,
     /// The operator's.
@@ -24,12 +24,12 @@ pub(super) enum Source {
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) value: String,
-    pub(super) source: Source,
+    pub(super) source: ConfigSource,
     pub(super) kind_code: i8,
     pub(super) read_only: bool,
     pub(super) doc: &'static str,
     /// All values that there are, the one in force first: key, value, source.
-    pub(super) synonyms: Vec<(&'static str, String, Source)>,
+    pub(super) synonyms: Vec<(&'static str, String, ConfigSource)>,
 }
 
 /// A topic's settings, by name.
@@ -40,17 +40,17 @@ pub(super) fn topic_entries(defaults: &TopicDefaults, own: &BTreeMap<String, Str
 fn topic_entry(defaults: &TopicDefaults, own: &BTreeMap<String, String>, key: &'static TopicKey) -> Entry {
     let mut synonyms = Vec::new();
     if let Some(value) = own.get(key.name) {
-        synonyms.push((key.name, value.clone(), Source::Topic));
+        synonyms.push((key.name, value.clone(), ConfigSource::Topic));
     }
     if let Some((name, value)) = defaults.set_by_operator(key) {
-        synonyms.push((name, value.to_owned(), Source::StaticBroker));
+        synonyms.push((name, value.to_owned(), ConfigSource::StaticBroker));
     }
     if let Some(name) = key.broker_key.filter(|_| !UNSET_BY_DEFAULT.contains(&key.name)) {
-        synonyms.push((name, defaults.default_value(key).to_owned(), Source::Default));
+        synonyms.push((name, defaults.default_value(key).to_owned(), ConfigSource::Default));
     }
     let (value, source) = match synonyms.first() {
         Some((_, value, source)) => (value.clone(), *source),
-        None => (defaults.default_value(key).to_owned(), Source::Default),
+        None => (defaults.default_value(key).to_owned(), ConfigSource::Default),
     };
     Entry { name: key.name, value, source, kind_code: key.kind.code(), read_only: false, doc: key.doc, synonyms }
 }
@@ -60,10 +60,10 @@ pub(super) fn broker_entries(all: &[BrokerEntry]) -> Vec<Entry> {
     let mut entries: Vec<Entry> = all
         .iter()
         .map(|entry| {
-            let source = if entry.set { Source::StaticBroker } else { Source::Default };
+            let source = if entry.set { ConfigSource::StaticBroker } else { ConfigSource::Default };
             let mut synonyms = vec![(entry.name, entry.value.clone(), source)];
             if entry.set {
-                synonyms.push((entry.name, entry.default.to_owned(), Source::Default));
+                synonyms.push((entry.name, entry.default.to_owned(), ConfigSource::Default));
             }
             Entry {
                 name: entry.name,
@@ -92,16 +92,16 @@ mod tests {
         let entries = topic_entries(&defaults, &own);
         let find = |name: &str| entries.iter().find(|entry| entry.name == name).expect("a key of the table");
         let segment = find("segment.bytes");
-        assert_eq!((segment.value.as_str(), segment.source), ("4096", Source::Topic));
+        assert_eq!((segment.value.as_str(), segment.source), ("4096", ConfigSource::Topic));
         assert_eq!(
             segment.synonyms,
             [
-                ("segment.bytes", "4096".to_owned(), Source::Topic),
-                ("log.segment.bytes", "2048".to_owned(), Source::StaticBroker),
-                ("log.segment.bytes", "1073741824".to_owned(), Source::Default),
+                ("segment.bytes", "4096".to_owned(), ConfigSource::Topic),
+                ("log.segment.bytes", "2048".to_owned(), ConfigSource::StaticBroker),
+                ("log.segment.bytes", "1073741824".to_owned(), ConfigSource::Default),
             ]
         );
         let flush = find("flush.ms");
-        assert_eq!((flush.synonyms.len(), flush.source), (0, Source::Default));
+        assert_eq!((flush.synonyms.len(), flush.source), (0, ConfigSource::Default));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 
 use super::producer_ids::ProducerIds;
-use super::refusals::Refusals;
+use super::rejection_log::RejectionLog;
 use crate::io::Env;
 use crate::log::{LogManager, PartitionLog};
 use crate::metadata::config_def::Kind;
@@ -101,7 +101,7 @@ pub struct Context {
     /// Bytes for records in answers that have not been sent.
     pub(super) fetch_memory: Arc<Semaphore>,
     pub(super) producer_ids: ProducerIds,
-    pub(super) refusals: Refusals,
+    pub(super) rejections: RejectionLog,
     topic_ids: Mutex<fastrand::Rng>,
     /// Resolved settings, with the topic record that they were resolved from.
     topic_configs: RwLock<BTreeMap<TopicId, ResolvedTopic>>,
@@ -127,7 +127,7 @@ impl Context {
             stopping,
             fetch_memory,
             producer_ids,
-            refusals: Refusals::default(),
+            rejections: RejectionLog::default(),
             topic_ids,
             topic_configs: RwLock::default(),
         }
@@ -168,7 +168,7 @@ impl Context {
     }
 
     /// The log of a partition that this broker leads, if the client's idea of the leader epoch (−1: none) is right.
-    pub(super) fn led(
+    pub(super) fn leader_log(
         &self,
         image: &ClusterImage,
         topic: &str,

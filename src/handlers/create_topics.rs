@@ -18,7 +18,7 @@ use crate::wire::messages::{CreateTopicsRequestData, CreateTopicsResponseData, s
 
 /// Why a topic was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Refused {
+enum CreateTopicError {
     #[error("Duplicate topic name.")]
     Duplicate,
     #[error("Creation of internal topic {METADATA_TOPIC} is prohibited.")]
@@ -39,7 +39,7 @@ enum Refused {
     Create(#[from] CreateError),
 }
 
-impl Refused {
+impl CreateTopicError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Duplicate | Self::Internal | Self::AssignmentAndCount(_) => ErrorCode::InvalidRequest,
@@ -71,20 +71,20 @@ pub(super) async fn handle(ctx: &Arc<Context>, request: CreateTopicsRequestData)
             if !answered.insert(name) {
                 continue;
             }
-            Err(Refused::Duplicate)
+            Err(CreateTopicError::Duplicate)
         } else {
             create(ctx, topic, &mut partitions_left, request.validate_only).await
         };
-        results.push(result.unwrap_or_else(|refused| failed(topic, &refused)));
+        results.push(result.unwrap_or_else(|error| failed(topic, &error)));
     }
     CreateTopicsResponseData { topics: results, ..CreateTopicsResponseData::default() }
 }
 
-fn failed(topic: &CreatableTopic, refused: &Refused) -> CreatableTopicResult {
+fn failed(topic: &CreatableTopic, error: &CreateTopicError) -> CreatableTopicResult {
     CreatableTopicResult {
         name: topic.name.clone(),
-        error_code: refused.code().code(),
-        error_message: Some(text(&refused.to_string())),
+        error_code: error.code().code(),
+        error_message: Some(text(&error.to_string())),
         // A null here makes the Java admin client fail.
         configs: Some(Vec::new()),
         ..CreatableTopicResult::default()
@@ -96,7 +96,7 @@ async fn create(
     topic: &CreatableTopic,
     partitions_left: &mut i32,
     validate_only: bool,
-) -> Result<CreatableTopicResult, Refused> {
+) -> Result<CreatableTopicResult, CreateTopicError> {
     let image = ctx.metadata.image();
     let (partitions, configs) = check(ctx, &image, topic)?;
     // A bound for the whole request: its answer is far longer than it is.
@@ -107,7 +107,7 @@ async fn create(
         name: topic.name.clone(),
         num_partitions: count,
         replication_factor: i16::try_from(partitions[0].replicas.len()).unwrap_or(i16::MAX),
-        configs: Some(answer_configs(ctx, &configs)),
+        configs: Some(response_configs(ctx, &configs)),
         ..CreatableTopicResult::default()
     };
     if !validate_only {
@@ -122,10 +122,10 @@ fn check(
     ctx: &Context,
     image: &ClusterImage,
     topic: &CreatableTopic,
-) -> Result<(Vec<NewPartition>, BTreeMap<String, String>), Refused> {
+) -> Result<(Vec<NewPartition>, BTreeMap<String, String>), CreateTopicError> {
     let name = topic.name.as_str();
     if name == METADATA_TOPIC {
-        return Err(Refused::Internal);
+        return Err(CreateTopicError::Internal);
     }
     validate_topic_name(name)?;
     if let Some(existing) = image.colliding_topic(name) {
@@ -144,27 +144,27 @@ fn check(
     Ok((assign(ctx, image, topic)?, configs))
 }
 
-fn assign(ctx: &Context, image: &ClusterImage, topic: &CreatableTopic) -> Result<Vec<NewPartition>, Refused> {
+fn assign(ctx: &Context, image: &ClusterImage, topic: &CreatableTopic) -> Result<Vec<NewPartition>, CreateTopicError> {
     if !topic.assignments.is_empty() {
         if topic.replication_factor != -1 {
-            return Err(Refused::AssignmentAndCount("replication factor"));
+            return Err(CreateTopicError::AssignmentAndCount("replication factor"));
         }
         if topic.num_partitions != -1 {
-            return Err(Refused::AssignmentAndCount("numPartitions"));
+            return Err(CreateTopicError::AssignmentAndCount("numPartitions"));
         }
-        return by_hand(image, &topic.assignments).map_err(Refused::Assignment);
+        return by_hand(image, &topic.assignments).map_err(CreateTopicError::Assignment);
     }
     let replication = match topic.replication_factor {
         -1 => ctx.settings.replication_factor,
-        factor if factor < 1 => return Err(Refused::ReplicationFactor),
+        factor if factor < 1 => return Err(CreateTopicError::ReplicationFactor),
         factor => factor,
     };
     let partitions = match topic.num_partitions {
         -1 => ctx.settings.num_partitions,
-        count if count < 1 => return Err(Refused::Partitions),
+        count if count < 1 => return Err(CreateTopicError::Partitions),
         count => count,
     };
-    Ok(topics::place(image, partitions, replication)?)
+    Ok(topics::assign_replicas(image, partitions, replication)?)
 }
 
 /// Replicas as the client wants them.
@@ -206,7 +206,7 @@ fn by_hand(image: &ClusterImage, assignments: &[CreatableReplicaAssignment]) -> 
     Ok(partitions.into_values().collect())
 }
 
-fn answer_configs(ctx: &Context, own: &BTreeMap<String, String>) -> Vec<CreatableTopicConfigs> {
+fn response_configs(ctx: &Context, own: &BTreeMap<String, String>) -> Vec<CreatableTopicConfigs> {
     topic_entries(&ctx.settings.topic_defaults, own)
         .into_iter()
         .map(|entry| CreatableTopicConfigs {

@@ -44,7 +44,7 @@ fn describe(
         error_message: Some(text(&message)),
         resource_type: resource.resource_type,
         resource_name: resource.resource_name.clone(),
-        configs: entries.into_iter().filter(asked).map(|entry| answer(request, entry)).collect(),
+        configs: entries.into_iter().filter(asked).map(|entry| response(request, entry)).collect(),
         ..DescribeConfigsResult::default()
     }
 }
@@ -75,7 +75,7 @@ fn entries_of(ctx: &Context, resource: &DescribeConfigsResource) -> Result<Vec<E
     }
 }
 
-fn answer(request: &DescribeConfigsRequestData, entry: Entry) -> DescribeConfigsResourceResult {
+fn response(request: &DescribeConfigsRequestData, entry: Entry) -> DescribeConfigsResourceResult {
     let synonyms = if request.include_synonyms { entry.synonyms } else { Vec::new() };
     DescribeConfigsResourceResult {
         name: string(entry.name),

@@ -15,13 +15,13 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::context::Context;
-use super::{Answer, Call, ENTRIES_MAX, Refusal, Reply};
+use super::{Call, ConnectionError, ENTRIES_MAX, Response, ResponseFrame};
 use crate::io::{Monotonic, yield_now};
 use crate::log::{Isolation, PartitionLog, ReadError};
 use crate::metadata::ClusterImage;
 use crate::wire::ErrorCode;
 use crate::wire::messages::fetch_types::FetchRequestData;
-use crate::wire::messages::{FetchAnswer, FetchPartitionAnswer, FetchTopicAnswer, KafkaString};
+use crate::wire::messages::{FetchPartitionResponse, FetchResponse, FetchTopicResponse, KafkaString};
 
 const READ_COMMITTED: i8 = 1;
 /// Session epochs with which a request names all its partitions: "a new session" and "no session".
@@ -36,32 +36,32 @@ const YIELD_AFTER: usize = 256;
 /// A waiting request whose minimum has not come is looked at no more often than this.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-pub(super) fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, holds_up_others: bool) -> Reply {
+pub(super) fn handle(ctx: &Arc<Context>, call: Call, body: Bytes, holds_up_others: bool) -> Response {
     let (ctx, arrived) = (Arc::clone(ctx), ctx.env.now());
-    Reply::Later(Box::pin(async move { answer(ctx, call, body, arrived, holds_up_others).await }))
+    Response::Deferred(Box::pin(async move { response(ctx, call, body, arrived, holds_up_others).await }))
 }
 
-async fn answer(
+async fn response(
     ctx: Arc<Context>,
     call: Call,
     body: Bytes,
     arrived: Monotonic,
     holds_up_others: bool,
-) -> Result<Answer, Refusal> {
+) -> Result<ResponseFrame, ConnectionError> {
     let request: FetchRequestData = call.decode(body)?;
     let entries = request.topics.iter().fold(request.topics.len(), |sum, topic| sum + topic.partitions.len());
     if entries > ENTRIES_MAX {
-        return Err(Refusal::TooMany(entries, ENTRIES_MAX));
+        return Err(ConnectionError::TooMany(entries, ENTRIES_MAX));
     }
     if request.session_id != 0 && !FULL_SESSION_EPOCHS.contains(&request.session_epoch) {
         // No session was ever given out: this one is of another broker, or of a time before a restart.
-        let answer = FetchAnswer {
+        let response = FetchResponse {
             throttle_time_ms: 0,
             error: ErrorCode::FetchSessionIdNotFound,
             session_id: 0,
             topics: Vec::new(),
         };
-        return Ok(answer.encode(call.version, call.correlation_id)?.into());
+        return Ok(response.encode(call.version, call.correlation_id)?.into());
     }
     let mut wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
     if holds_up_others {
@@ -151,14 +151,14 @@ struct Fetch {
 
 /// What one look found.
 struct Look {
-    topics: Vec<FetchTopicAnswer>,
+    topics: Vec<FetchTopicResponse>,
     bytes: usize,
     /// An error, or a request without partitions: there is nothing to wait for.
     final_: bool,
 }
 
 impl Fetch {
-    async fn run(self, call: Call) -> Result<Answer, Refusal> {
+    async fn run(self, call: Call) -> Result<ResponseFrame, ConnectionError> {
         let mut stopping = self.ctx.stopping.clone();
         loop {
             // Subscribed before looking, so that nothing that comes after the look goes unnoticed.
@@ -172,12 +172,12 @@ impl Fetch {
                 || now >= self.deadline
                 || *stopping.borrow();
             if done {
-                let answer =
-                    FetchAnswer { throttle_time_ms: 0, error: ErrorCode::None, session_id: 0, topics: look.topics };
+                let response =
+                    FetchResponse { throttle_time_ms: 0, error: ErrorCode::None, session_id: 0, topics: look.topics };
                 if let Some(memory) = &mut memory {
                     drop(memory.split(memory.num_permits().saturating_sub(look.bytes)));
                 }
-                return Ok(Answer { pieces: answer.encode(call.version, call.correlation_id)?, memory });
+                return Ok(ResponseFrame { pieces: response.encode(call.version, call.correlation_id)?, memory });
             }
             let mut pause = Duration::ZERO;
             if look.bytes > 0 {
@@ -234,7 +234,7 @@ impl Fetch {
         if self.follower {
             return Err(ErrorCode::NotLeaderOrFollower);
         }
-        self.ctx.led(image, topic.as_str(), partition.index, partition.leader_epoch)
+        self.ctx.leader_log(image, topic.as_str(), partition.index, partition.leader_epoch)
     }
 
     /// Reads all partitions once.
@@ -243,7 +243,7 @@ impl Fetch {
         let mut failed = false;
         let mut looked = 0_usize;
         for (topic, partitions) in &self.topics {
-            let mut answers = Vec::with_capacity(partitions.len());
+            let mut responses = Vec::with_capacity(partitions.len());
             for partition in partitions {
                 look.final_ = false;
                 looked += 1;
@@ -253,12 +253,12 @@ impl Fetch {
                 let room = bytes_max.saturating_sub(look.bytes);
                 // The first batch of an answer always passes, or a reader could never get beyond a large one.
                 let min_one = look.bytes == 0;
-                let answer = self.read(image, topic, partition, room, min_one).await;
-                look.bytes += answer.records_len();
-                failed |= answer.error != ErrorCode::None || answer.diverging_epoch.is_some();
-                answers.push(answer);
+                let response = self.read(image, topic, partition, room, min_one).await;
+                look.bytes += response.records_len();
+                failed |= response.error != ErrorCode::None || response.diverging_epoch.is_some();
+                responses.push(response);
             }
-            look.topics.push(FetchTopicAnswer { topic: topic.clone(), partitions: answers });
+            look.topics.push(FetchTopicResponse { topic: topic.clone(), partitions: responses });
         }
         look.final_ |= failed;
         look
@@ -271,27 +271,27 @@ impl Fetch {
         partition: &Asked,
         room: usize,
         min_one: bool,
-    ) -> FetchPartitionAnswer {
+    ) -> FetchPartitionResponse {
         let index = partition.index;
         let log = match self.log(image, topic, partition) {
             Ok(log) => log,
             Err(error) => {
-                let mut answer = FetchPartitionAnswer::failed(index, error);
+                let mut response = FetchPartitionResponse::failed(index, error);
                 if error == ErrorCode::UnknownTopicOrPartition {
                     // What Kafka sends here, and only here.
-                    answer.aborted_transactions = Some(Vec::new());
+                    response.aborted_transactions = Some(Vec::new());
                 }
-                return answer;
+                return response;
             }
         };
         match divergence(&log, partition) {
             Ok(None) => {}
             Ok(diverging_epoch) => return diverging(index, &log, diverging_epoch),
-            Err(error) => return FetchPartitionAnswer::failed(index, error),
+            Err(error) => return FetchPartitionResponse::failed(index, error),
         }
         let bytes_max = usize::try_from(partition.bytes_max).unwrap_or_default().min(room);
         match log.read(partition.offset, bytes_max, min_one, self.isolation).await {
-            Ok(read) => FetchPartitionAnswer {
+            Ok(read) => FetchPartitionResponse {
                 index,
                 error: ErrorCode::None,
                 high_watermark: read.high_watermark,
@@ -302,24 +302,24 @@ impl Fetch {
                 preferred_read_replica: -1,
                 records: read.batches,
             },
-            Err(ReadError::OutOfRange { .. }) => FetchPartitionAnswer::failed(index, ErrorCode::OffsetOutOfRange),
+            Err(ReadError::OutOfRange { .. }) => FetchPartitionResponse::failed(index, ErrorCode::OffsetOutOfRange),
             Err(error) => {
                 tracing::error!("reading {} partition {index} failed: {error}", topic.as_str());
-                FetchPartitionAnswer::failed(index, ErrorCode::KafkaStorageError)
+                FetchPartitionResponse::failed(index, ErrorCode::KafkaStorageError)
             }
         }
     }
 }
 
 /// An answer without records that says where the reader has to go back to.
-fn diverging(index: i32, log: &PartitionLog, diverging_epoch: Option<(i32, i64)>) -> FetchPartitionAnswer {
+fn diverging(index: i32, log: &PartitionLog, diverging_epoch: Option<(i32, i64)>) -> FetchPartitionResponse {
     let offsets = log.offsets();
-    FetchPartitionAnswer {
+    FetchPartitionResponse {
         high_watermark: offsets.high_watermark,
         last_stable_offset: offsets.high_watermark,
         log_start_offset: offsets.log_start,
         diverging_epoch,
-        ..FetchPartitionAnswer::failed(index, ErrorCode::None)
+        ..FetchPartitionResponse::failed(index, ErrorCode::None)
     }
 }
 

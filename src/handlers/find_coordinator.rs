@@ -1,7 +1,7 @@
 //! FindCoordinator (10). Consumer groups and transactions are not built yet: the answer says so in words, with the code
 //! that clients take for "not now".
 
-use super::Refusal;
+use super::ConnectionError;
 use crate::wire::ErrorCode;
 use crate::wire::messages::find_coordinator::Coordinator;
 use crate::wire::messages::{FindCoordinatorRequestData, FindCoordinatorResponseData, KafkaString, string};
@@ -17,10 +17,10 @@ const KEYS_MAX: usize = 10_000;
 pub(super) fn handle(
     request: &FindCoordinatorRequestData,
     version: i16,
-) -> Result<FindCoordinatorResponseData, Refusal> {
+) -> Result<FindCoordinatorResponseData, ConnectionError> {
     let keys = request.coordinator_keys.len();
     if keys > KEYS_MAX {
-        return Err(Refusal::TooMany(keys, KEYS_MAX));
+        return Err(ConnectionError::TooMany(keys, KEYS_MAX));
     }
     let (error, message) = match request.key_type {
         GROUP => (

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::context::Context;
-use super::{Call, ENTRIES_MAX, Refusal, Reply};
+use super::{Call, ConnectionError, ENTRIES_MAX, Response};
 use crate::io::yield_now;
 use crate::log::{PartitionLog, ReadError};
 use crate::metadata::ClusterImage;
@@ -31,21 +31,21 @@ const YIELD_AFTER: usize = 256;
 /// "None", for offsets, timestamps and epochs.
 const NONE: i64 = -1;
 
-pub(super) fn handle(ctx: &Arc<Context>, call: Call, body: Bytes) -> Reply {
+pub(super) fn handle(ctx: &Arc<Context>, call: Call, body: Bytes) -> Response {
     let ctx = Arc::clone(ctx);
     // Nothing is changed, and old segments may have to be read: it all happens while waiting, and until its turn comes
     // the request is kept as it came.
-    Reply::Later(Box::pin(async move {
+    Response::Deferred(Box::pin(async move {
         let request: ListOffsetsRequestData = call.decode(body)?;
         let entries = request.topics.iter().fold(request.topics.len(), |sum, topic| sum + topic.partitions.len());
         if entries > ENTRIES_MAX {
-            return Err(Refusal::TooMany(entries, ENTRIES_MAX));
+            return Err(ConnectionError::TooMany(entries, ENTRIES_MAX));
         }
-        call.encode(&answer(&ctx, call.version, &request).await)
+        call.encode(&response(&ctx, call.version, &request).await)
     }))
 }
 
-async fn answer(ctx: &Context, version: i16, request: &ListOffsetsRequestData) -> ListOffsetsResponseData {
+async fn response(ctx: &Context, version: i16, request: &ListOffsetsRequestData) -> ListOffsetsResponseData {
     let image = ctx.metadata.image();
     let mut seen = BTreeSet::new();
     let mut duplicates = BTreeSet::new();
@@ -72,11 +72,11 @@ async fn answer(ctx: &Context, version: i16, request: &ListOffsetsRequestData) -
             } else {
                 look_up(ctx, &image, version, name, partition).await
             };
-            let mut answer = partition_answer(partition.partition_index, found);
+            let mut response = partition_response(partition.partition_index, found);
             if version < LEADER_EPOCH_FROM {
-                answer.leader_epoch = -1;
+                response.leader_epoch = -1;
             }
-            partitions.push(answer);
+            partitions.push(response);
         }
         topics.push(ListOffsetsTopicResponse {
             name: topic.name.clone(),
@@ -94,7 +94,7 @@ struct Found {
     leader_epoch: i32,
 }
 
-fn partition_answer(index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionResponse {
+fn partition_response(index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionResponse {
     let (error, found) = match found {
         Ok(found) => (ErrorCode::None, found),
         Err(error) => (error, Found { offset: NONE, timestamp: NONE, leader_epoch: -1 }),
@@ -116,7 +116,7 @@ async fn look_up(
     topic: &str,
     partition: &ListOffsetsPartition,
 ) -> Result<Found, ErrorCode> {
-    let log = ctx.led(image, topic, partition.partition_index, partition.current_leader_epoch)?;
+    let log = ctx.leader_log(image, topic, partition.partition_index, partition.current_leader_epoch)?;
     match partition.timestamp {
         // Without transactions, the ends for both isolation levels are the same.
         LATEST => Ok(Found { offset: log.offsets().high_watermark, timestamp: NONE, leader_epoch: log.leader_epoch() }),

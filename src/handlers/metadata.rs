@@ -39,7 +39,7 @@ pub(super) async fn handle(
         .into_iter()
         .map(|topic| {
             let operations = if request.include_topic_authorized_operations { TOPIC_OPERATIONS } else { NO_OPERATIONS };
-            topic_answer(topic, operations)
+            topic_response(topic, operations)
         })
         .collect();
     MetadataResponseData {
@@ -114,7 +114,7 @@ async fn by_name(ctx: &Arc<Context>, name: String, create: bool) -> Found {
         return failed(ErrorCode::UnknownTopicOrPartition);
     }
     let image = ctx.metadata.image();
-    let planned = topics::place(&image, ctx.settings.num_partitions, ctx.settings.replication_factor);
+    let planned = topics::assign_replicas(&image, ctx.settings.num_partitions, ctx.settings.replication_factor);
     let partitions = match planned {
         Ok(partitions) => partitions,
         Err(error) => return failed(error.code()),
@@ -154,7 +154,7 @@ fn brokers(ctx: &Context, peer: &Peer, image: &ClusterImage) -> Vec<MetadataResp
     image.brokers().map(broker).collect()
 }
 
-fn topic_answer(found: Found, operations: i32) -> MetadataResponseTopic {
+fn topic_response(found: Found, operations: i32) -> MetadataResponseTopic {
     match found {
         Found::Failed { name, id, error } => MetadataResponseTopic {
             error_code: error.code(),
@@ -168,14 +168,14 @@ fn topic_answer(found: Found, operations: i32) -> MetadataResponseTopic {
             name: Some(string(&topic.name)),
             topic_id: uuid(topic.id),
             is_internal: topics::is_internal(&topic.name),
-            partitions: (0..).zip(&topic.partitions).map(partition_answer).collect(),
+            partitions: (0..).zip(&topic.partitions).map(partition_response).collect(),
             topic_authorized_operations: operations,
             ..MetadataResponseTopic::default()
         },
     }
 }
 
-fn partition_answer((index, partition): (i32, &crate::metadata::Partition)) -> MetadataResponsePartition {
+fn partition_response((index, partition): (i32, &crate::metadata::Partition)) -> MetadataResponsePartition {
     let error = if partition.leader < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
     MetadataResponsePartition {
         error_code: error.code(),

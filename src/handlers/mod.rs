@@ -1,7 +1,7 @@
 //! One handler for each API: a request in, an answer out. The only place that maps errors to protocol codes.
 //!
 //! [`handle`] has two halves. The first runs in the order of the requests: whatever a request changes is decided in it,
-//! and it is awaited before the next request of the connection is looked at. The second, in [`Reply::Later`], only
+//! and it is awaited before the next request of the connection is looked at. The second, in [`Response::Deferred`], only
 //! waits: for a flush, for data, for a time-out. It is polled when the answers before it have been sent, so that one
 //! connection never holds more than one large answer in memory.
 
@@ -17,7 +17,7 @@ mod list_offsets;
 mod metadata;
 mod produce;
 mod producer_ids;
-mod refusals;
+mod rejection_log;
 mod topics;
 
 use std::sync::Arc;
@@ -32,21 +32,21 @@ pub(crate) use topics::partition_specs;
 use crate::io::BoxFuture;
 use crate::wire::frame::Pieces;
 use crate::wire::header::{HeaderError, RequestHeader};
-use crate::wire::messages::{Message, MessageError, Request, decode_request, encode_answer};
+use crate::wire::messages::{Message, MessageError, Request, decode_request, encode_response};
 use crate::wire::{Api, ApiKey};
 
 /// Topics and partitions that one Fetch or ListOffsets may name, as for Produce.
 const ENTRIES_MAX: usize = 100_000;
 
 /// An answer frame, and the memory that it was given until it is sent.
-pub struct Answer {
+pub struct ResponseFrame {
     /// The frame.
     pub pieces: Pieces,
     /// Given back when dropped.
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
-impl From<Pieces> for Answer {
+impl From<Pieces> for ResponseFrame {
     fn from(pieces: Pieces) -> Self {
         Self { pieces, memory: None }
     }
@@ -61,18 +61,18 @@ pub struct Incoming {
 }
 
 /// What a request gets.
-pub enum Reply {
+pub enum Response {
     /// An answer that is ready.
-    Now(Answer),
+    Ready(ResponseFrame),
     /// An answer that waits for something.
-    Later(BoxFuture<'static, Result<Answer, Refusal>>),
+    Deferred(BoxFuture<'static, Result<ResponseFrame, ConnectionError>>),
     /// Nothing: the request asked for no answer.
     Nothing,
 }
 
 /// Why a connection cannot go on. It is closed with one log line.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum ConnectionError {
     /// The header cannot be read.
     #[error(transparent)]
     Header(#[from] HeaderError),
@@ -103,36 +103,36 @@ pub enum Refusal {
 }
 
 /// Handles one request.
-pub async fn handle(ctx: &Arc<Context>, peer: &Peer, incoming: Incoming) -> Result<Reply, Refusal> {
+pub async fn handle(ctx: &Arc<Context>, peer: &Peer, incoming: Incoming) -> Result<Response, ConnectionError> {
     let Incoming { mut frame, holds_up_others } = incoming;
     let frame_len = frame.len();
     let header = RequestHeader::decode(&mut frame)?;
     let Some(key) = ApiKey::from_code(header.api_key) else {
-        return Err(Refusal::UnknownApi(header.api_key));
+        return Err(ConnectionError::UnknownApi(header.api_key));
     };
     let api = key.api();
     if !api.accepts(header.api_version) {
         if key == ApiKey::ApiVersions {
-            return Ok(Reply::Now(api_versions::unsupported(header.correlation_id)?.into()));
+            return Ok(Response::Ready(api_versions::unsupported(header.correlation_id)?.into()));
         }
         return Err(unknown_version(api, header.api_version));
     }
     let call = Call { version: header.api_version, correlation_id: header.correlation_id };
     match key {
-        ApiKey::ApiVersions => call.answer(&api_versions::handle(&call.decode(frame)?)),
-        ApiKey::Metadata => call.answer(&metadata::handle(ctx, peer, call.decode(frame)?, call.version).await),
+        ApiKey::ApiVersions => call.response(&api_versions::handle(&call.decode(frame)?)),
+        ApiKey::Metadata => call.response(&metadata::handle(ctx, peer, call.decode(frame)?, call.version).await),
         ApiKey::Produce => produce::handle(ctx, peer, call, frame, frame_len).await,
         ApiKey::Fetch => Ok(fetch::handle(ctx, call, frame, holds_up_others)),
         ApiKey::ListOffsets => Ok(list_offsets::handle(ctx, call, frame)),
-        ApiKey::CreateTopics => call.answer(&create_topics::handle(ctx, call.decode(frame)?).await),
-        ApiKey::DescribeConfigs => call.answer(&describe_configs::handle(ctx, &call.decode(frame)?)),
-        ApiKey::FindCoordinator => call.answer(&find_coordinator::handle(&call.decode(frame)?, call.version)?),
-        ApiKey::InitProducerId => call.answer(&init_producer_id::handle(ctx, &call.decode(frame)?).await),
+        ApiKey::CreateTopics => call.response(&create_topics::handle(ctx, call.decode(frame)?).await),
+        ApiKey::DescribeConfigs => call.response(&describe_configs::handle(ctx, &call.decode(frame)?)),
+        ApiKey::FindCoordinator => call.response(&find_coordinator::handle(&call.decode(frame)?, call.version)?),
+        ApiKey::InitProducerId => call.response(&init_producer_id::handle(ctx, &call.decode(frame)?).await),
     }
 }
 
-fn unknown_version(api: &Api, version: i16) -> Refusal {
-    Refusal::UnknownVersion { api: api.name, version, min: api.advertised_min, max: api.max }
+fn unknown_version(api: &Api, version: i16) -> ConnectionError {
+    ConnectionError::UnknownVersion { api: api.name, version, min: api.advertised_min, max: api.max }
 }
 
 /// The parts of a request's header that its answer needs.
@@ -143,15 +143,15 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    fn decode<R: Request>(self, body: Bytes) -> Result<R, Refusal> {
+    fn decode<R: Request>(self, body: Bytes) -> Result<R, ConnectionError> {
         Ok(decode_request(body, self.version)?)
     }
 
-    fn encode(self, answer: &impl Message) -> Result<Answer, Refusal> {
-        Ok(Pieces::from(encode_answer(answer, self.version, self.correlation_id)?).into())
+    fn encode(self, response: &impl Message) -> Result<ResponseFrame, ConnectionError> {
+        Ok(Pieces::from(encode_response(response, self.version, self.correlation_id)?).into())
     }
 
-    fn answer(self, answer: &impl Message) -> Result<Reply, Refusal> {
-        Ok(Reply::Now(self.encode(answer)?))
+    fn response(self, response: &impl Message) -> Result<Response, ConnectionError> {
+        Ok(Response::Ready(self.encode(response)?))
     }
 }

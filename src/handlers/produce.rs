@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::context::{Context, Peer};
 use super::topics::is_internal;
-use super::{Call, Refusal, Reply};
+use super::{Call, ConnectionError, Response};
 use crate::io::{Monotonic, yield_now};
 use crate::log::{AppendError, PartitionLog, Pending};
 use crate::metadata::{ClusterImage, TopicConfig};
@@ -21,7 +21,7 @@ use crate::wire::frame::Pieces;
 use crate::wire::messages::produce_types::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, TopicProduceResponse,
 };
-use crate::wire::messages::{KafkaString, ProduceRequestData, ProduceResponseData, encode_old_produce_answer, text};
+use crate::wire::messages::{KafkaString, ProduceRequestData, ProduceResponseData, encode_old_produce_response, text};
 
 /// The oldest version whose record format is supported.
 const FORMAT_FROM: i16 = 3;
@@ -49,7 +49,7 @@ pub(super) async fn handle(
     call: Call,
     body: Bytes,
     frame_len: usize,
-) -> Result<Reply, Refusal> {
+) -> Result<Response, ConnectionError> {
     let request: ProduceRequestData = call.decode(body)?;
     if call.version < FORMAT_FROM {
         return refuse_old(call, &request);
@@ -75,7 +75,7 @@ pub(super) async fn handle(
             produce.yield_now_and_then().await;
             let result = produce.append(topic.name.as_str(), partition).await;
             if let Err(failed) = &result {
-                ctx.refusals.note(
+                ctx.rejections.note(
                     ctx.env.now(),
                     peer,
                     topic.name.as_str(),
@@ -92,21 +92,21 @@ pub(super) async fn handle(
         let failed = topics.iter().flat_map(|(_, partitions)| partitions).find_map(|(_, result)| result.as_ref().err());
         return match failed {
             // Closing makes the client look at the metadata again.
-            Some(failed) => Err(Refusal::Unanswerable(failed.error.name())),
-            None => Ok(Reply::Nothing),
+            Some(failed) => Err(ConnectionError::Unanswerable(failed.error.name())),
+            None => Ok(Response::Nothing),
         };
     }
-    Ok(Reply::Later(Box::pin(async move { call.encode(&answer(topics).await) })))
+    Ok(Response::Deferred(Box::pin(async move { call.encode(&response(topics).await) })))
 }
 
 /// Versions whose record formats are not supported are offered all the same: see the table of APIs.
-fn refuse_old(call: Call, request: &ProduceRequestData) -> Result<Reply, Refusal> {
+fn refuse_old(call: Call, request: &ProduceRequestData) -> Result<Response, ConnectionError> {
     let error = ErrorCode::UnsupportedVersion;
     if request.acks == NO_ACKS {
-        return Err(Refusal::Unanswerable(error.name()));
+        return Err(ConnectionError::Unanswerable(error.name()));
     }
-    let answer = encode_old_produce_answer(request, call.version, call.correlation_id, error)?;
-    Ok(Reply::Now(Pieces::from(answer).into()))
+    let response = encode_old_produce_response(request, call.version, call.correlation_id, error)?;
+    Ok(Response::Ready(Pieces::from(response).into()))
 }
 
 type Topics = Vec<(KafkaString, Vec<(i32, Result<Appended, Failed>)>)>;
@@ -180,7 +180,7 @@ impl Produce<'_> {
         if is_internal(topic) {
             return Err(Failed::with(ErrorCode::InvalidTopic, format!("Cannot append to internal topic {topic}")));
         }
-        let log = self.ctx.led(self.image, topic, partition.index, -1).map_err(Failed::new)?;
+        let log = self.ctx.leader_log(self.image, topic, partition.index, -1).map_err(Failed::new)?;
         let topic = self.image.topic(topic).expect("a topic that is led exists");
         let config = self.ctx.topic_config(topic);
         let at = usize::try_from(partition.index).expect("a partition that is led exists");
@@ -202,11 +202,11 @@ impl Produce<'_> {
             );
             return Err(Failed::record(ErrorCode::InvalidRecord, &log, record, why));
         }
-        let room = log
+        let permit = log
             .reserve(&batch, self.deadline)
             .await
             .map_err(|error| Failed::with(ErrorCode::RequestTimedOut, error.to_string()))?;
-        match log.append(batch, &facts, self.frame_len, room) {
+        match log.append(batch, &facts, self.frame_len, permit) {
             Ok(pending) => Ok(Appended { pending, log }),
             Err(error) => Err(append_failed(&log, error)),
         }
@@ -351,7 +351,7 @@ fn append_failed(log: &PartitionLog, error: AppendError) -> Failed {
     }
 }
 
-async fn answer(topics: Topics) -> ProduceResponseData {
+async fn response(topics: Topics) -> ProduceResponseData {
     let mut responses = Vec::with_capacity(topics.len());
     for (name, partitions) in topics {
         let mut partition_responses = Vec::with_capacity(partitions.len());
@@ -368,9 +368,9 @@ async fn answer(topics: Topics) -> ProduceResponseData {
 }
 
 /// A partition's answer without its number.
-struct PartitionAnswer(PartitionProduceResponse);
+struct PartitionResponse(PartitionProduceResponse);
 
-impl PartitionAnswer {
+impl PartitionResponse {
     fn at(self, index: i32) -> PartitionProduceResponse {
         PartitionProduceResponse { index, ..self.0 }
     }
@@ -379,11 +379,11 @@ impl PartitionAnswer {
 /// Waits until the batch is durable, however long the request says that may take: the time-out is for replicas, of which
 /// this broker is the only one. "Timed out" would be untrue of records that are stored a moment later, and have clients
 /// send them again.
-async fn durable(appended: Appended) -> Result<PartitionAnswer, Failed> {
+async fn durable(appended: Appended) -> Result<PartitionResponse, Failed> {
     let Appended { pending, log } = appended;
     let (base_offset, append_time) = (pending.base_offset, pending.append_time);
     pending.durable().await.map_err(|error| append_failed(&log, error))?;
-    Ok(PartitionAnswer(PartitionProduceResponse {
+    Ok(PartitionResponse(PartitionProduceResponse {
         base_offset,
         log_append_time_ms: append_time.unwrap_or(-1),
         log_start_offset: log.offsets().log_start,
@@ -391,7 +391,7 @@ async fn durable(appended: Appended) -> Result<PartitionAnswer, Failed> {
     }))
 }
 
-fn failed_answer_of(failed: Failed) -> PartitionAnswer {
+fn failed_answer_of(failed: Failed) -> PartitionResponse {
     let record_errors = failed
         .record
         .map(|(batch_index, why)| BatchIndexAndErrorMessage {
@@ -401,7 +401,7 @@ fn failed_answer_of(failed: Failed) -> PartitionAnswer {
         })
         .into_iter()
         .collect();
-    PartitionAnswer(PartitionProduceResponse {
+    PartitionResponse(PartitionProduceResponse {
         error_code: failed.error.code(),
         base_offset: -1,
         log_append_time_ms: -1,

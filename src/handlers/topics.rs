@@ -79,7 +79,11 @@ impl From<ProposeError> for CreateError {
 }
 
 /// Chooses replicas: partition by partition the next broker in turn leads, those after it follow.
-pub(super) fn place(image: &ClusterImage, partitions: i32, replication: i16) -> Result<Vec<NewPartition>, CreateError> {
+pub(super) fn assign_replicas(
+    image: &ClusterImage,
+    partitions: i32,
+    replication: i16,
+) -> Result<Vec<NewPartition>, CreateError> {
     if partitions > PARTITIONS_MAX {
         return Err(CreateError::TooManyPartitions);
     }
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn leaders_take_turns_and_replicas_differ() {
-        let placed = place(&cluster(3), 4, 2).expect("three brokers hold two replicas");
+        let placed = assign_replicas(&cluster(3), 4, 2).expect("three brokers hold two replicas");
         let replicas: Vec<_> = placed.iter().map(|partition| partition.replicas.clone()).collect();
         assert_eq!(replicas, [[1, 2], [2, 3], [3, 1], [1, 2]]);
         assert!(placed.iter().all(|partition| partition.leader == partition.replicas[0]));
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn too_many_replicas_or_partitions_are_refused() {
-        assert_eq!(place(&cluster(1), 1, 5), Err(CreateError::Replication { wanted: 5, brokers: 1 }));
-        assert_eq!(place(&cluster(1), PARTITIONS_MAX + 1, 1), Err(CreateError::TooManyPartitions));
+        assert_eq!(assign_replicas(&cluster(1), 1, 5), Err(CreateError::Replication { wanted: 5, brokers: 1 }));
+        assert_eq!(assign_replicas(&cluster(1), PARTITIONS_MAX + 1, 1), Err(CreateError::TooManyPartitions));
     }
 }

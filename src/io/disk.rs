@@ -89,7 +89,7 @@ pub fn is_no_space(error: &io::Error) -> bool {
 
 /// Whether an operation failed only because too many files are open, in the process or in the system: nothing was done,
 /// and it may succeed later.
-pub fn is_want_of_descriptors(error: &io::Error) -> bool {
+pub fn is_too_many_open_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))

@@ -17,7 +17,7 @@ mod time;
 
 use std::sync::Arc;
 
-pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, Space, is_no_space, is_want_of_descriptors};
+pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, Space, is_no_space, is_too_many_open_files};
 pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
 pub use panic::{catch_panic, panic_message};
 pub use task::{Task, TaskControl, Tasks, yield_now};

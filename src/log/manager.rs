@@ -9,11 +9,11 @@ use tokio::sync::{Semaphore, watch};
 
 use super::config::{LogConfig, LogManagerConfig};
 use super::error::OpenError;
-use super::needs::Needs;
 use super::partition::{PartitionLog, Recovered};
 use super::recovery;
 use super::segments::Segments;
 use super::space::SpaceGuard;
+use super::wal_floor::WalFloor;
 use crate::io::{Env, Task};
 use crate::storage::wal::Wal;
 use crate::storage::{Lsn, PartitionKey, SegmentContext};
@@ -25,12 +25,12 @@ const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 const PRESSURE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What all partition logs share.
-pub(super) struct Shared {
+pub(super) struct LogContext {
     pub(super) env: Env,
     pub(super) config: LogManagerConfig,
     pub(super) wal: Wal,
     pub(super) segments: SegmentContext,
-    pub(super) needs: Needs,
+    pub(super) wal_floor: WalFloor,
     pub(super) space: SpaceGuard,
     /// Bounds the partitions written behind at the same time. Closed when the logs are.
     pub(super) writers: Semaphore,
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     stopping: watch::Sender<bool>,
 }
 
-impl Shared {
+impl LogContext {
     fn writers_max(&self) -> usize {
         self.config.write_behind_parallelism.max(1)
     }
@@ -69,7 +69,7 @@ pub struct PartitionSpec {
 
 /// All partition logs of a broker.
 pub struct LogManager {
-    shared: Arc<Shared>,
+    shared: Arc<LogContext>,
     partitions: Arc<RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>>,
     background: Vec<Task>,
 }
@@ -81,11 +81,11 @@ impl LogManager {
         let context = SegmentContext::new(env.clone(), config.hot_segments_max, config.open_segments_max);
         let recovered = recovery::recover(env, &context, &config, partitions).await?;
         let space = SpaceGuard::new(env.clone(), config.data_dir.clone(), config.free_space_reserve);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogContext {
             env: env.clone(),
             wal: recovered.wal,
             segments: context,
-            needs: Needs::default(),
+            wal_floor: WalFloor::default(),
             space,
             writers: Semaphore::new(config.write_behind_parallelism.max(1)),
             stopping: watch::Sender::new(false),
@@ -98,8 +98,8 @@ impl LogManager {
         let logs: BTreeMap<_, _> = logs.collect();
         shared.space.measure_at_start(logs.values().map(|log| log.unwritten_bytes()).sum()).await;
         // Nothing that was replayed is needed but what the partitions still need.
-        shared.needs.seen(shared.wal.next_lsn());
-        shared.wal.release(shared.needs.floor());
+        shared.wal_floor.seen(shared.wal.next_lsn());
+        shared.wal.release(shared.wal_floor.floor());
         let partitions = Arc::new(RwLock::new(logs));
         let mut manager = Self { shared, partitions, background: Vec::new() };
         manager.start_background();
@@ -179,7 +179,7 @@ impl LogManager {
                 if !goes_on {
                     break;
                 }
-                let unwritten = needing(&shared, &partitions).iter().map(|log| log.unwritten_bytes()).sum();
+                let unwritten = holding_the_floor(&shared, &partitions).iter().map(|log| log.unwritten_bytes()).sum();
                 shared.space.measure(unwritten).await;
             }
         }));
@@ -197,25 +197,28 @@ fn snapshot(partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> V
 }
 
 /// Partitions with data that only the write-ahead log holds for sure, oldest first.
-fn needing(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> Vec<Arc<PartitionLog>> {
+fn holding_the_floor(
+    shared: &LogContext,
+    partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>,
+) -> Vec<Arc<PartitionLog>> {
     let partitions = partitions.read().expect("no holder of the lock panics");
-    shared.needs.oldest().iter().filter_map(|(key, _)| partitions.get(key).cloned()).collect()
+    shared.wal_floor.oldest().iter().filter_map(|(key, _)| partitions.get(key).cloned()).collect()
 }
 
 /// Starts writing what has waited long enough.
-fn sweep(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
-    for log in needing(shared, partitions) {
+fn sweep(shared: &LogContext, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
+    for log in holding_the_floor(shared, partitions) {
         log.start_writing_if_due();
     }
 }
 
 /// The write-ahead log is near its limit: checkpoint the partitions that keep most of it until it has what it asks for.
 /// Says whether to go on: not if the background tasks are to end.
-async fn relieve(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> bool {
+async fn relieve(shared: &LogContext, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> bool {
     crate::sometimes!("log.wal_pressure");
-    for log in needing(shared, partitions) {
+    for log in holding_the_floor(shared, partitions) {
         let wanted = *shared.wal.pressure().borrow();
-        if wanted <= shared.needs.floor() || *shared.stopping.borrow() {
+        if wanted <= shared.wal_floor.floor() || *shared.stopping.borrow() {
             break;
         }
         // The next one would fare no better.
@@ -227,6 +230,6 @@ async fn relieve(shared: &Shared, partitions: &RwLock<BTreeMap<PartitionKey, Arc
         }
     }
     // What is being reported at this moment keeps the floor for a while: do not spin on it.
-    shared.wal.release(shared.needs.floor());
+    shared.wal.release(shared.wal_floor.floor());
     shared.pause(PRESSURE_PAUSE).await
 }

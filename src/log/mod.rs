@@ -1,23 +1,23 @@
 //! The partition log: offsets, append, read, producer state, leader epochs, recovery.
 //!
-//! What lives where: [`producer`], `refused`, [`epochs`], [`state`] and `needs` are pure. `partition` appends and commits, `read`
+//! What lives where: [`producer`], `refused`, [`epochs`], [`state`] and `wal_floor` are pure. `partition` appends and commits, `read`
 //! serves, `write_behind` brings durable records to the segment files, `segments` keeps those files, `recovery` puts it
 //! all together again at start, [`LogManager`] owns the partitions of a broker.
 
 mod config;
 pub mod epochs;
 mod error;
+mod first_batch;
 mod manager;
-mod needs;
 mod open;
 mod partition;
 pub mod producer;
 mod read;
 mod recovery;
-mod refused;
 mod segments;
 mod space;
 pub mod state;
+mod wal_floor;
 mod write_behind;
 
 #[cfg(test)]
@@ -26,5 +26,5 @@ mod tests;
 pub use config::{LogConfig, LogManagerConfig, TailConfig, TimestampType};
 pub use error::OpenError;
 pub use manager::{LogManager, PartitionSpec};
-pub use partition::{AppendError, Offsets, PartitionLog, Pending, QueueFull, Room};
+pub use partition::{AppendError, Offsets, PartitionLog, Pending, QueueFull, QueuePermit};
 pub use read::{Isolation, ReadError, ReadResult};

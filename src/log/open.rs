@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::error::OpenError;
 use super::manager::PartitionSpec;
 use super::segments::{self, Files, Segments};
-use super::write_behind::passes_by_itself;
-use crate::io::{Env, is_no_space, is_want_of_descriptors};
+use super::write_behind::is_transient;
+use crate::io::{Env, is_no_space, is_too_many_open_files};
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
 use crate::storage::segment::{OpenAs, ScanReport, Segment, SegmentContext, SegmentError};
@@ -156,7 +156,7 @@ impl Found {
 
     /// Names the closed segments that are gone: their records cannot be read, and the others can. Refuses if the active one
     /// is gone.
-    async fn miss(&self, manifest: &Manifest) -> Result<(), OpenError> {
+    async fn report_missing(&self, manifest: &Manifest) -> Result<(), OpenError> {
         for meta in &manifest.segments {
             if self.is_there(meta).await? {
                 continue;
@@ -187,7 +187,7 @@ impl Found {
         if from.is_some_and(|from| is_last || from <= checkpoint.lsn.next()) {
             return self.cut_to(manifest, checkpoints, checkpoint).await;
         }
-        self.go_past(manifest, checkpoints, checkpoint, from).await
+        self.keep_unverified_tail(manifest, checkpoints, checkpoint, from).await
     }
 
     /// A partition that has no files yet.
@@ -209,7 +209,7 @@ impl Found {
             crate::sometimes!("log.recovery_dropped_segments");
             self.store(&manifest).await?;
         }
-        self.miss(&manifest).await?;
+        self.report_missing(&manifest).await?;
         let mut list = Vec::with_capacity(manifest.segments.len());
         for meta in &manifest.segments {
             let known = OpenAs::Known { len: checkpoint.position, next_offset: checkpoint.next_offset };
@@ -219,7 +219,7 @@ impl Found {
     }
 
     /// Opens the segments by a checkpoint that may not be the last one: what is whole past it counts, and nothing is cut.
-    async fn go_past(
+    async fn keep_unverified_tail(
         self,
         manifest: Manifest,
         checkpoints: CheckpointStore,
@@ -231,7 +231,7 @@ impl Found {
         let lost = checkpoints.doubt().filter(|_| !checkpoints.is_first());
         let slot = lost.map(|(slot, why)| format!("{slot} {why}"));
         if slot.is_some() {
-            self.miss(&manifest).await?;
+            self.report_missing(&manifest).await?;
         }
         let mut list = Vec::with_capacity(manifest.segments.len());
         let mut stopped = None;
@@ -295,7 +295,7 @@ impl Found {
                 match self.create(meta).await {
                     // The partition is as good as new, and gets its files when it is written.
                     Err(OpenError::Segment { error, .. })
-                        if passes_by_itself(&error) && list.is_empty() && meta.base_offset == 0 =>
+                        if is_transient(&error) && list.is_empty() && meta.base_offset == 0 =>
                     {
                         return Ok(self.nothing());
                     }
@@ -371,7 +371,7 @@ impl Found {
     /// Stores what the next start would find out again: on a full disk that is left to it, or to the next roll.
     async fn store(&self, manifest: &Manifest) -> Result<(), OpenError> {
         match manifest.store(&self.env, self.dir.path()).await {
-            Err(error) if is_no_space(&error) || is_want_of_descriptors(&error) => {
+            Err(error) if is_no_space(&error) || is_too_many_open_files(&error) => {
                 crate::sometimes!("log.recovery_manifest_waits");
                 Ok(())
             }

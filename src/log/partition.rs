@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::config::{LogConfig, LogManagerConfig, TimestampType};
 use super::epochs::EpochCache;
-use super::manager::Shared;
+use super::manager::LogContext;
 use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
 use super::state::{Admission, AppendState, SequenceError, Ticket};
@@ -83,7 +83,7 @@ pub struct QueueFull;
 
 /// Room in a partition's queue for one batch.
 #[derive(Debug)]
-pub struct Room {
+pub struct QueuePermit {
     queue: OwnedSemaphorePermit,
     tail: OwnedSemaphorePermit,
 }
@@ -92,7 +92,7 @@ pub struct Room {
 #[derive(Debug)]
 pub(super) struct Waiter {
     done: oneshot::Sender<Result<(), AppendError>>,
-    room: Option<Room>,
+    permit: Option<QueuePermit>,
     /// Size of the allocation that the batch is a part of.
     backing_bytes: usize,
 }
@@ -144,7 +144,7 @@ pub(super) struct Inner {
 /// One partition's log.
 pub struct PartitionLog {
     key: PartitionKey,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LogContext>,
     pub(super) config: RwLock<Arc<LogConfig>>,
     leader_epoch: AtomicI32,
     queue: Arc<Semaphore>,
@@ -188,7 +188,7 @@ impl Recovered {
 impl PartitionLog {
     pub(super) fn new(
         key: PartitionKey,
-        shared: Arc<Shared>,
+        shared: Arc<LogContext>,
         config: LogConfig,
         leader_epoch: i32,
         recovered: Recovered,
@@ -207,7 +207,7 @@ impl PartitionLog {
         }
         let now = shared.env.now();
         if let Some(&(lsn, _)) = recovered.uncovered.front() {
-            shared.needs.first(key, lsn);
+            shared.wal_floor.first(key, lsn);
         }
         Arc::new(Self {
             key,
@@ -285,17 +285,17 @@ impl PartitionLog {
     /// Waits for room for a batch in the partition's queue, until `deadline`.
     ///
     /// A batch larger than the whole queue takes all of it.
-    pub async fn reserve(&self, batch: &RecordBatch, deadline: Monotonic) -> Result<Room, QueueFull> {
+    pub async fn reserve(&self, batch: &RecordBatch, deadline: Monotonic) -> Result<QueuePermit, QueueFull> {
         let (limits, bytes) = (&self.shared.config, batch.size());
         let queue_share = share(bytes, limits.queue_bytes);
         let tail_share = share(bytes, limits.tail.unwritten_bytes);
         let take = async {
             let tail = Arc::clone(&self.tail).acquire_many_owned(tail_share).await.map_err(|_| QueueFull)?;
             let queue = Arc::clone(&self.queue).acquire_many_owned(queue_share).await.map_err(|_| QueueFull)?;
-            Ok(Room { queue, tail })
+            Ok(QueuePermit { queue, tail })
         };
         tokio::select! { biased;
-            room = take => room,
+            permit = take => permit,
             () = self.shared.env.sleep_until(deadline) => {
                 if let Some(producer) = ProducerBatch::of(batch) {
                     self.lock().append.refused(&producer, self.shared.env.wall().0);
@@ -313,7 +313,7 @@ impl PartitionLog {
         batch: RecordBatch,
         facts: &BatchFacts,
         backing_bytes: usize,
-        room: Room,
+        permit: QueuePermit,
     ) -> Result<Pending, AppendError> {
         let config = self.config();
         let now = self.shared.env.wall().0;
@@ -323,7 +323,7 @@ impl PartitionLog {
         }
         let producer = ProducerBatch::of(&batch);
         let (done, receiver) = oneshot::channel();
-        let waiter = Waiter { done, room: Some(room), backing_bytes };
+        let waiter = Waiter { done, permit: Some(permit), backing_bytes };
 
         let mut inner = self.lock();
         if inner.closed {
@@ -411,12 +411,12 @@ impl PartitionLog {
         inner.uncovered_since.get_or_insert(now);
         let first = committed.waiters.first_mut().expect("an append has the waiter it came with");
         inner.ring.push(committed.batch, first.backing_bytes);
-        if let Some(room) = first.room.take() {
-            inner.unwritten.push_back((end, room.tail));
-            drop(room.queue);
+        if let Some(permit) = first.permit.take() {
+            inner.unwritten.push_back((end, permit.tail));
+            drop(permit.queue);
         }
         if inner.unflushed.is_empty() {
-            self.shared.needs.first(self.key, lsn);
+            self.shared.wal_floor.first(self.key, lsn);
         }
         match inner.unflushed.back_mut() {
             Some(last) if last.0 == lsn => last.1 = end,
@@ -428,7 +428,7 @@ impl PartitionLog {
                 || self.segments.list().is_empty());
         inner.writing |= write_now;
         drop(guard);
-        self.shared.needs.seen(lsn);
+        self.shared.wal_floor.seen(lsn);
         self.high_watermark.send_replace(end);
         crate::position!("log.durable", self.key, end);
         for waiter in committed.waiters {

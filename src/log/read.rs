@@ -62,7 +62,7 @@ pub enum ReadError {
 }
 
 /// Where the first bytes of a read come from.
-enum Source {
+enum ReadSource {
     Nothing,
     Memory(Vec<RecordBatch>),
     /// Segment files, up to this offset.
@@ -87,14 +87,14 @@ impl PartitionLog {
             return Ok(result);
         }
         match source {
-            Source::Nothing => {}
-            Source::Memory(batches) => {
+            ReadSource::Nothing => {}
+            ReadSource::Memory(batches) => {
                 for batch in batches {
                     result.batches.push(batch.header_bytes().clone());
                     result.batches.push(batch.records_bytes().clone());
                 }
             }
-            Source::Files(end) => {
+            ReadSource::Files(end) => {
                 let list = self.segments.list();
                 let at = list.partition_point(|segment| segment.base_offset() <= offset);
                 if let Some(segment) = at.checked_sub(1).map(|index| &list[index]) {
@@ -112,7 +112,7 @@ impl PartitionLog {
         Ok(result)
     }
 
-    fn plan(&self, offset: i64, max_bytes: usize, isolation: Isolation) -> Result<(ReadResult, Source), ReadError> {
+    fn plan(&self, offset: i64, max_bytes: usize, isolation: Isolation) -> Result<(ReadResult, ReadSource), ReadError> {
         let inner = self.lock();
         let (log_start, log_end) = (inner.append.log_start(), inner.append.log_end());
         let high_watermark = inner.append.high_watermark();
@@ -131,15 +131,15 @@ impl PartitionLog {
             Isolation::LastStable => result.last_stable_offset,
         };
         let source = if offset >= end {
-            Source::Nothing
+            ReadSource::Nothing
         } else if offset >= high_watermark {
-            Source::Memory(inner.append.in_flight_from(offset, max_bytes))
+            ReadSource::Memory(inner.append.in_flight_from(offset, max_bytes))
         } else {
             match inner.ring.read(offset, max_bytes, end) {
-                RingRead::Hit(batches) => Source::Memory(batches),
+                RingRead::Hit(batches) => ReadSource::Memory(batches),
                 RingRead::Older => {
                     crate::sometimes!("log.read_from_files");
-                    Source::Files(end.min(inner.ring.written_offset()))
+                    ReadSource::Files(end.min(inner.ring.written_offset()))
                 }
             }
         };

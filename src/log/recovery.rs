@@ -38,7 +38,7 @@ use super::open::{self, Found};
 use super::partition::Recovered;
 use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
-use super::write_behind::passes_by_itself;
+use super::write_behind::is_transient;
 use crate::io::{BoxFuture, Env};
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError};
@@ -113,7 +113,7 @@ async fn finish(
     }
     if waiting > 0 {
         crate::sometimes!("log.recovery_kept_in_memory");
-        wal.harden().await?;
+        wal.rewrite_and_sync().await?;
         tracing::warn!(
             "{waiting} partitions wait for space or descriptors: they are read from memory, and nothing can be produced until their files are written"
         );
@@ -396,7 +396,7 @@ impl Rebuild {
     /// Writes; what cannot be written for now stays in memory.
     async fn write_or_wait(&mut self) -> Result<(), OpenError> {
         match self.write().await {
-            Err(error) if passes_by_itself(&error) => {
+            Err(error) if is_transient(&error) => {
                 self.waits = true;
                 Ok(())
             }
@@ -422,7 +422,7 @@ impl Rebuild {
                 self.covered = applied;
                 self.uncovered.clear();
             }
-            Err(error) if passes_by_itself(&error) => {
+            Err(error) if is_transient(&error) => {
                 let dir = self.dir.display();
                 tracing::warn!(%dir, %error, "the segment files wait; the write-ahead log has what is not in them");
             }
@@ -497,8 +497,8 @@ mod tests {
             (0..3).for_each(|_| builder.push(env.wall().0, None, Some(b"value")));
             let batch = builder.build().expect("no codec can fail");
             let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
-            let room = log.reserve(&batch, env.now() + std::time::Duration::from_secs(5)).await.expect("room");
-            let pending = log.append(batch.clone(), &facts, batch.size(), room).expect("appended");
+            let permit = log.reserve(&batch, env.now() + std::time::Duration::from_secs(5)).await.expect("room");
+            let pending = log.append(batch.clone(), &facts, batch.size(), permit).expect("appended");
             pending.durable().await.expect("durable");
             manager.close().await;
 

@@ -178,7 +178,7 @@ impl SegmentsWriter<'_> {
         let manifest = Manifest::new(*key, start_offset);
         manifest.store(env, dir.path()).await.map_err(at)?;
         let (checkpoints, _) = CheckpointStore::open(env, dir.path(), *key).await.map_err(|error| match error {
-            // As it is: a full disk or a want of descriptors passes.
+            // As it is: a full disk or a lack of descriptors passes.
             checkpoint::OpenError::Io(error) => at(error),
             other => at(io::Error::other(other)),
         })?;

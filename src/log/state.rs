@@ -15,8 +15,8 @@
 
 use std::collections::VecDeque;
 
+use super::first_batch::FirstBatchGuard;
 use super::producer::{Appended, ProducerBatch, Producers, Undo, Verdict};
-use super::refused::Refused;
 use crate::wire::batch::RecordBatch;
 
 /// Names one append until it is committed or failed.
@@ -39,7 +39,7 @@ pub struct AppendState<W> {
     log_end: i64,
     high_watermark: i64,
     producers: Producers,
-    refused: Refused,
+    refused: FirstBatchGuard,
     in_flight: VecDeque<InFlight<W>>,
     next_ticket: u64,
 }
@@ -91,7 +91,7 @@ impl<W> AppendState<W> {
             log_end,
             high_watermark: log_end,
             producers,
-            refused: Refused::default(),
+            refused: FirstBatchGuard::default(),
             in_flight: VecDeque::new(),
             next_ticket: 0,
         }
@@ -188,11 +188,11 @@ impl<W> AppendState<W> {
 
     /// Batches in flight from the one that holds `offset` on, at most `max_bytes` of them, but at least one.
     pub fn in_flight_from(&self, offset: i64, max_bytes: usize) -> Vec<RecordBatch> {
-        let mut room = max_bytes;
+        let mut permit = max_bytes;
         let reaching = self.in_flight.iter().map(|it| &it.batch).filter(|batch| batch.last_offset() >= offset);
         let fitting = reaching.enumerate().take_while(|(number, batch)| {
-            let fits = *number == 0 || batch.size() <= room;
-            room = room.saturating_sub(batch.size());
+            let fits = *number == 0 || batch.size() <= permit;
+            permit = permit.saturating_sub(batch.size());
             fits
         });
         fitting.map(|(_, batch)| batch.clone()).collect()

@@ -55,8 +55,8 @@ fn batch(from: i64, records: i64, producer: Option<i32>) -> RecordBatch {
 async fn append(env: &Env, log: &Arc<PartitionLog>, batch: RecordBatch) -> Result<i64, AppendError> {
     let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
     let size = batch.size();
-    let room = log.reserve(&batch, env.now() + Duration::from_secs(10)).await.expect("room");
-    let pending = log.append(batch, &facts, size, room)?;
+    let permit = log.reserve(&batch, env.now() + Duration::from_secs(10)).await.expect("room");
+    let pending = log.append(batch, &facts, size, permit)?;
     let base_offset = pending.base_offset;
     pending.durable().await.map(|()| base_offset)
 }

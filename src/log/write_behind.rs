@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::partition::{Inner, PartitionLog};
 use super::segments::SegmentsWriter;
-use crate::io::{FailStop, is_no_space, is_want_of_descriptors};
+use crate::io::{FailStop, is_no_space, is_too_many_open_files};
 use crate::storage::Lsn;
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::SegmentError;
@@ -93,7 +93,7 @@ impl PartitionLog {
             return Ok(());
         };
         self.shared.space.suspect();
-        if !passes_by_itself(&error) {
+        if !is_transient(&error) {
             let message = format!("writing the segment files of partition {}: {error}", self.key());
             self.shared.env.fail_stop(FailStop::WriteFailed, &message).await
         }
@@ -174,9 +174,9 @@ impl PartitionLog {
             let uncovered = inner.unflushed.front().map(|&(lsn, _)| lsn);
             inner.uncovered_since = uncovered.map(|_| self.shared.env.now());
             // Under the partition's lock, so that an append that is being reported cannot slip between.
-            self.shared.needs.covered(self.key(), uncovered.map(|_| covered.next()));
+            self.shared.wal_floor.covered(self.key(), uncovered.map(|_| covered.next()));
         }
-        self.shared.wal.release(self.shared.needs.floor());
+        self.shared.wal.release(self.shared.wal_floor.floor());
         Ok(())
     }
 }
@@ -196,11 +196,11 @@ impl Inner {
 }
 
 /// Whether writing may succeed later with nothing done: the disk is full, or the descriptors are used up.
-pub(super) fn passes_by_itself(error: &SegmentError) -> bool {
+pub(super) fn is_transient(error: &SegmentError) -> bool {
     let SegmentError::Io { error, .. } = error else {
         return false;
     };
-    is_no_space(error) || is_want_of_descriptors(error)
+    is_no_space(error) || is_too_many_open_files(error)
 }
 
 /// Durable batches that the segment files do not hold, in order.

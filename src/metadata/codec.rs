@@ -66,9 +66,9 @@ pub(super) fn put_map(out: &mut BytesMut, map: &BTreeMap<String, String>) {
 }
 
 /// Reads what the functions above write.
-pub(super) struct Reader(pub(super) Bytes);
+pub(super) struct FieldReader(pub(super) Bytes);
 
-impl Reader {
+impl FieldReader {
     fn need(&self, len: usize) -> Result<(), DecodeError> {
         if self.0.len() < len { Err(DecodeError::Short) } else { Ok(()) }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::codec::{DecodeError, Reader, put_ids, put_len, put_map, put_opt_str, put_str};
+use super::codec::{DecodeError, FieldReader, put_ids, put_len, put_map, put_opt_str, put_str};
 use crate::storage::TopicId;
 
 const REGISTER_BROKER: u16 = 1;
@@ -107,7 +107,7 @@ impl Command {
 
     /// Reads the stored form.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
-        let mut reader = Reader(bytes);
+        let mut reader = FieldReader(bytes);
         let kind = reader.u16()?;
         let version = reader.u8()?;
         if version != VERSION {
@@ -143,7 +143,7 @@ impl Command {
     }
 }
 
-fn read_partition(reader: &mut Reader) -> Result<NewPartition, DecodeError> {
+fn read_partition(reader: &mut FieldReader) -> Result<NewPartition, DecodeError> {
     Ok(NewPartition { replicas: reader.ids()?, isr: reader.ids()?, leader: reader.i32()? })
 }
 

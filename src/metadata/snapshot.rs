@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::codec::{DecodeError, Reader, put_ids, put_len, put_map, put_opt_str, put_str};
+use super::codec::{DecodeError, FieldReader, put_ids, put_len, put_map, put_opt_str, put_str};
 use super::image::{Broker, ClusterImage, LogId, Partition, Topic};
 use crate::storage::TopicId;
 
@@ -92,7 +92,7 @@ pub(super) fn decode(bytes: &Bytes) -> Result<ClusterImage, SnapshotError> {
 }
 
 fn read_body(body: Bytes) -> Result<ClusterImage, DecodeError> {
-    let mut reader = Reader(body);
+    let mut reader = FieldReader(body);
     let mut image = ClusterImage {
         applied: LogId { term: reader.u64()?, index: reader.u64()? },
         next_producer_id: reader.i64()?,
@@ -126,7 +126,7 @@ fn read_body(body: Bytes) -> Result<ClusterImage, DecodeError> {
     Ok(image)
 }
 
-fn read_partition(reader: &mut Reader) -> Result<Partition, DecodeError> {
+fn read_partition(reader: &mut FieldReader) -> Result<Partition, DecodeError> {
     Ok(Partition {
         leader: reader.i32()?,
         leader_epoch: reader.i32()?,

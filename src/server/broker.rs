@@ -13,11 +13,11 @@ use tokio::sync::watch;
 
 use super::budget::Budget;
 use super::config::{Config, Endpoint, ProduceValidation, SyncMode};
-use super::connection::{self, Shared};
+use super::connection::{self, ConnectionContext};
 use super::descriptors::{self, Shares};
 use super::registry::Registry;
 use crate::handlers::{Advertised, BrokerEntry, Context, Settings, partition_specs};
-use crate::io::{Env, Listener, Task, is_no_space, is_want_of_descriptors};
+use crate::io::{Env, Listener, Task, is_no_space, is_too_many_open_files};
 use crate::log::{LogManager, LogManagerConfig, OpenError};
 use crate::metadata::{Command, DataFolder, FolderError, LogError, MetadataStore, ProposeError};
 use crate::storage::wal::{WalConfig, WalSync};
@@ -27,7 +27,7 @@ use crate::wire::messages::KafkaUuid;
 
 /// The metadata's place in the data folder. No partition's directory has a name without a number at its end.
 const METADATA_DIR: &str = "metadata";
-/// How long to wait when no connection can be accepted, for want of descriptors for example.
+/// How long to wait when no connection can be accepted, for lack of descriptors for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a broker did not start.
@@ -82,7 +82,7 @@ impl StartError {
                 config.log_dirs
             ));
         }
-        io.iter().any(|error| is_want_of_descriptors(error)).then(|| {
+        io.iter().any(|error| is_too_many_open_files(error)).then(|| {
             "too many files are open: raise the limit (ulimit -n, or LimitNOFILE= in a systemd unit), and start again"
                 .to_owned()
         })
@@ -91,7 +91,7 @@ impl StartError {
 
 /// A running broker.
 pub struct Broker {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionContext>,
     stop: watch::Sender<bool>,
     accepting: Task,
     local: SocketAddr,
@@ -140,7 +140,7 @@ impl Broker {
         shares: Shares,
         folder: &DataFolder,
         metadata: &MetadataStore,
-    ) -> Result<(Arc<Shared>, watch::Sender<bool>, Box<dyn Listener>), StartError> {
+    ) -> Result<(Arc<ConnectionContext>, watch::Sender<bool>, Box<dyn Listener>), StartError> {
         let advertised = config.advertised_listeners.as_ref().unwrap_or(&config.listeners);
         let command = Command::RegisterBroker {
             broker_id: config.node_id,
@@ -210,7 +210,7 @@ async fn listen(env: &Env, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>
 }
 
 /// Accepts connections until the broker stops.
-async fn accept(shared: Arc<Shared>, listener: Box<dyn Listener>, connections_max: u64) {
+async fn accept(shared: Arc<ConnectionContext>, listener: Box<dyn Listener>, connections_max: u64) {
     let env = shared.ctx.env.clone();
     let mut stopping = shared.stopping.clone();
     let (mut complained, mut full) = (false, false);
@@ -247,11 +247,11 @@ async fn accept(shared: Arc<Shared>, listener: Box<dyn Listener>, connections_ma
     }
 }
 
-fn shared(config: &Config, ctx: Context, stopping: watch::Receiver<bool>) -> Shared {
+fn shared(config: &Config, ctx: Context, stopping: watch::Receiver<bool>) -> ConnectionContext {
     let millis = |value: i64| Duration::from_millis(u64::try_from(value).unwrap_or_default());
     let size = |value: i64| usize::try_from(value).unwrap_or_default();
     let produce_bytes_max = size(config.socket_request_max_bytes.into());
-    Shared {
+    ConnectionContext {
         ctx: Arc::new(ctx),
         budget: Budget::new(size(config.queued_max_request_bytes)),
         registry: Registry::new(),
@@ -328,7 +328,7 @@ fn settings(config: &Config, cluster_id: &str, local: SocketAddr) -> Settings {
         num_partitions: config.num_partitions,
         replication_factor: i16::try_from(config.default_replication_factor).unwrap_or(i16::MAX),
         fetch_bytes_max: usize::try_from(config.fetch_max_bytes).unwrap_or_default(),
-        fetch_memory_bytes: usize::try_from(config.queued_max_answer_bytes).unwrap_or_default(),
+        fetch_memory_bytes: usize::try_from(config.queued_max_response_bytes).unwrap_or_default(),
         validation: match config.produce_validation {
             ProduceValidation::Strict => Validation::Strict,
             ProduceValidation::Relaxed => Validation::Relaxed,

@@ -2,7 +2,7 @@
 //!
 //! Each connection has an allowance of its own ([`ALLOWANCE_BYTES`]): a request that fits in what is left of it passes,
 //! whatever others hold. Any other takes room for its *whole* frame out of one budget before more of it is read. Whoever
-//! holds a part and waits for the rest could wait for others that do the same, for ever; so nobody does. Room is given
+//! holds a part and waits for the rest could wait for others that do the same, forever; so nobody does. Room is given
 //! first come first served, and given back when the request has its answer or its connection ends.
 
 use std::sync::{Arc, Mutex, MutexGuard};

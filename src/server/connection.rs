@@ -3,7 +3,7 @@
 //! | what the peer does | what becomes of the connection |
 //! |---|---|
 //! | sends more requests than may be in flight | it is not read until answers have left |
-//! | stops in the middle of a request, or drips it | closed after `socket.request.timeout.ms`: see [`Pace`] |
+//! | stops in the middle of a request, or drips it | closed after `socket.request.timeout.ms`: see [`RequestDeadline`] |
 //! | sends a large request while others fill the memory | it is not read on until there is room for all of it |
 //! | does not take its answers | closed after the same time without a byte taken |
 //! | sends nothing and waits for nothing | closed after `connections.max.idle.ms` |
@@ -24,9 +24,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::budget::{ALLOWANCE_BYTES, Account, Budget, Ticket};
-use super::pace::Pace;
 use super::registry::Registry;
-use crate::handlers::{self, Answer, Context, Incoming, Peer, Refusal, Reply};
+use super::request_deadline::RequestDeadline;
+use crate::handlers::{self, ConnectionError, Context, Incoming, Peer, Response, ResponseFrame};
 use crate::io::{AbortHandle, BoxFuture, Env, Monotonic, ReadHalf, Stream, WriteHalf};
 use crate::wire::frame::{FrameError, FrameLimits, FrameReader, Pieces};
 
@@ -36,7 +36,7 @@ const WRITE_BYTES: usize = 128 * 1024;
 const DRAIN_AFTER_FAULT: Duration = Duration::from_secs(1);
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct ConnectionContext {
     pub(super) ctx: Arc<Context>,
     pub(super) budget: Budget,
     pub(super) registry: Registry,
@@ -59,32 +59,32 @@ enum End {
     #[error("{0}")]
     Frame(#[from] FrameError),
     #[error("{0}")]
-    Refused(#[from] Refusal),
+    Request(#[from] ConnectionError),
     #[error("a request came too slowly: {0} bytes in {1:?}")]
     Slow(usize, Duration),
     #[error("it was idle for {0:?}")]
     Idle(Duration),
     #[error("its answers could not be written")]
-    Writer,
+    ResponseWriter,
 }
 
 /// An answer on its way, with the room of its request.
 struct Item {
-    coming: Coming,
+    response: PendingResponse,
     ticket: Ticket,
 }
 
-enum Coming {
-    Now(Answer),
-    Later(BoxFuture<'static, Result<Answer, Refusal>>),
+enum PendingResponse {
+    Ready(ResponseFrame),
+    Deferred(BoxFuture<'static, Result<ResponseFrame, ConnectionError>>),
 }
 
 /// Serves a connection until it ends. `id` is its number in the registry.
-pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
+pub(super) async fn serve(shared: Arc<ConnectionContext>, id: u64, stream: Stream) {
     let env = shared.ctx.env.clone();
     let peer = Peer { remote: stream.peer, local: stream.local };
     let (sender, receiver) = mpsc::channel(shared.in_flight_max);
-    let writer = Writer {
+    let writer = ResponseWriter {
         env: env.clone(),
         half: stream.write,
         stall: shared.stall,
@@ -96,7 +96,7 @@ pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
     let writing = env.spawn("connection-write", written);
     let frames = FrameReader::new(stream.read, shared.limits);
     let account = Account::new(&env, &shared.budget);
-    let mut reader = Reader { shared: &shared, frames, account, sender, peer };
+    let mut reader = RequestReader { shared: &shared, frames, account, sender, peer };
     let end = reader.run().await;
     let drain = match &end {
         End::Peer | End::Stopping => shared.drain,
@@ -118,23 +118,23 @@ pub(super) async fn serve(shared: Arc<Shared>, id: u64, stream: Stream) {
 fn log_end(peer: &Peer, end: &End) {
     let remote = peer.remote;
     match end {
-        End::Peer | End::Stopping | End::Writer => tracing::debug!("connection from {remote} ended: {end}"),
+        End::Peer | End::Stopping | End::ResponseWriter => tracing::debug!("connection from {remote} ended: {end}"),
         // A peer that vanishes is nothing unusual.
         End::Frame(FrameError::Io(_)) => tracing::debug!("connection from {remote} ended: {end}"),
-        End::Frame(_) | End::Refused(_) | End::Slow(..) => tracing::warn!("closing connection from {remote}: {end}"),
+        End::Frame(_) | End::Request(_) | End::Slow(..) => tracing::warn!("closing connection from {remote}: {end}"),
         End::Idle(_) => tracing::info!("closing connection from {remote}: {end}"),
     }
 }
 
-struct Reader<'a> {
-    shared: &'a Arc<Shared>,
+struct RequestReader<'a> {
+    shared: &'a Arc<ConnectionContext>,
     frames: FrameReader<ReadHalf>,
     account: Arc<Account>,
     sender: mpsc::Sender<Item>,
     peer: Peer,
 }
 
-impl Reader<'_> {
+impl RequestReader<'_> {
     async fn run(&mut self) -> End {
         loop {
             match self.step().await {
@@ -148,12 +148,12 @@ impl Reader<'_> {
     async fn step(&mut self) -> Result<(), End> {
         let (frame, ticket) = self.next_frame().await?;
         let incoming = Incoming { frame, holds_up_others: ticket.is_borrowed() };
-        let coming = match handlers::handle(&self.shared.ctx, &self.peer, incoming).await? {
-            Reply::Now(answer) => Coming::Now(answer),
-            Reply::Later(future) => Coming::Later(future),
-            Reply::Nothing => return Ok(()),
+        let response = match handlers::handle(&self.shared.ctx, &self.peer, incoming).await? {
+            Response::Ready(response) => PendingResponse::Ready(response),
+            Response::Deferred(future) => PendingResponse::Deferred(future),
+            Response::Nothing => return Ok(()),
         };
-        self.sender.send(Item { coming, ticket }).await.map_err(|_| End::Writer)
+        self.sender.send(Item { response, ticket }).await.map_err(|_| End::ResponseWriter)
     }
 
     /// Reads the next request: a little of it, then, when there is room for all of it, the rest.
@@ -161,7 +161,7 @@ impl Reader<'_> {
         let env = &self.shared.ctx.env;
         let mut stopping = self.shared.stopping.clone();
         let entered = env.now();
-        let mut pace = Pace::new(self.shared.stall, entered);
+        let mut request_deadline = RequestDeadline::new(self.shared.stall, entered);
         let mut ticket = None;
         let mut timer = Timer::default();
         loop {
@@ -172,17 +172,17 @@ impl Reader<'_> {
                 ticket = Some(tokio::select! { biased;
                     _ = stopping.wait_for(|stopping| *stopping) => return Err(End::Stopping),
                     ticket = self.account.reserve(bytes) => ticket,
-                    () = self.sender.closed() => return Err(End::Writer),
+                    () = self.sender.closed() => return Err(End::ResponseWriter),
                 });
                 // While it waited, nothing was read: that was not the peer's doing.
-                pace.restart(env.now());
+                request_deadline.restart(env.now());
             }
             if ticket.is_some()
                 && let Some(frame) = self.frames.take()?
             {
                 return Ok((frame, ticket.take().expect("was just looked at")));
             }
-            timer.set(env, self.deadline(&pace, entered));
+            timer.set(env, self.deadline(&request_deadline, entered));
             let buffered_max = if ticket.is_some() { usize::MAX } else { ALLOWANCE_BYTES };
             let before = self.frames.buffered();
             tokio::select! { biased;
@@ -192,19 +192,19 @@ impl Reader<'_> {
                         return Err(End::Peer);
                     }
                     if before == 0 {
-                        pace.restart(env.now());
+                        request_deadline.restart(env.now());
                     }
-                    pace.moved(self.frames.buffered() - before, env.now());
+                    request_deadline.moved(self.frames.buffered() - before, env.now());
                 }
-                () = timer.passed() => self.overdue(&pace, entered)?,
+                () = timer.passed() => self.overdue(&request_deadline, entered)?,
             }
         }
     }
 
     /// When the connection is to be ended unless something comes.
-    fn deadline(&self, pace: &Pace, entered: Monotonic) -> Option<Monotonic> {
+    fn deadline(&self, request_deadline: &RequestDeadline, entered: Monotonic) -> Option<Monotonic> {
         if self.frames.buffered() > 0 {
-            return Some(pace.deadline());
+            return Some(request_deadline.at());
         }
         let idle = self.shared.idle?;
         // Whoever waits for an answer is not idle.
@@ -213,14 +213,14 @@ impl Reader<'_> {
     }
 
     /// A deadline has passed that may have moved since.
-    fn overdue(&self, pace: &Pace, entered: Monotonic) -> Result<(), End> {
+    fn overdue(&self, request_deadline: &RequestDeadline, entered: Monotonic) -> Result<(), End> {
         let now = self.shared.ctx.env.now();
-        if self.deadline(pace, entered).is_none_or(|deadline| now < deadline) {
+        if self.deadline(request_deadline, entered).is_none_or(|deadline| now < deadline) {
             return Ok(());
         }
         Err(match self.frames.buffered() {
             0 => End::Idle(now - self.account.quiet_since().unwrap_or(now).max(entered)),
-            bytes => End::Slow(bytes, now - pace.began()),
+            bytes => End::Slow(bytes, now - request_deadline.began()),
         })
     }
 }
@@ -249,10 +249,10 @@ impl Timer {
 }
 
 async fn write_until_end(
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionContext>,
     id: u64,
     remote: SocketAddr,
-    mut writer: Writer,
+    mut writer: ResponseWriter,
     receiver: mpsc::Receiver<Item>,
     abort: AbortHandle,
 ) {
@@ -262,7 +262,7 @@ async fn write_until_end(
         }
         Err(error) => {
             match &error {
-                WriteError::Refused(refusal) => tracing::warn!("closing connection from {remote}: {refusal}"),
+                WriteError::Response(error) => tracing::warn!("closing connection from {remote}: {error}"),
                 _ => tracing::debug!("connection from {remote}: {error}"),
             }
             // Wakes the reader.
@@ -272,7 +272,7 @@ async fn write_until_end(
     shared.registry.remove(id);
 }
 
-struct Writer {
+struct ResponseWriter {
     env: Env,
     half: WriteHalf,
     stall: Duration,
@@ -282,7 +282,7 @@ struct Writer {
     memory: Vec<OwnedSemaphorePermit>,
 }
 
-impl Writer {
+impl ResponseWriter {
     async fn run(&mut self, mut receiver: mpsc::Receiver<Item>) -> Result<(), WriteError> {
         loop {
             let item = match receiver.try_recv() {
@@ -295,10 +295,10 @@ impl Writer {
                     }
                 }
             };
-            let answer = match item.coming {
-                Coming::Now(answer) => answer,
-                Coming::Later(mut future) => match poll_once(&mut future).await {
-                    Some(answer) => answer?,
+            let response = match item.response {
+                PendingResponse::Ready(response) => response,
+                PendingResponse::Deferred(mut future) => match poll_once(&mut future).await {
+                    Some(response) => response?,
                     None => {
                         // What is ready does not wait for it.
                         self.flush().await?;
@@ -307,8 +307,8 @@ impl Writer {
                 },
             };
             drop(item.ticket);
-            self.out.append(answer.pieces);
-            self.memory.extend(answer.memory);
+            self.out.append(response.pieces);
+            self.memory.extend(response.memory);
             if self.out.len() >= WRITE_BYTES {
                 self.flush().await?;
             }
@@ -338,7 +338,7 @@ enum WriteError {
     #[error("the peer took nothing for {0:?}")]
     Stalled(Duration),
     #[error("an answer could not be made: {0}")]
-    Refused(#[from] Refusal),
+    Response(#[from] ConnectionError),
 }
 
 /// The future's result if it has one already.

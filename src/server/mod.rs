@@ -5,8 +5,8 @@ mod budget;
 pub mod config;
 mod connection;
 mod descriptors;
-mod pace;
 mod registry;
+mod request_deadline;
 #[cfg(test)]
 mod tests;
 

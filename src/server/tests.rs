@@ -100,8 +100,8 @@ fn produce_request(topic: &str, index: i32, records: Bytes, acks: i16) -> Produc
 }
 
 async fn produce(connection: &Connection, topic: &str, index: i32, records: Bytes) -> PartitionProduceResponse {
-    let answer = connection.call(&produce_request(topic, index, records, -1)).await.expect("answered");
-    answer.responses[0].partition_responses[0].clone()
+    let response = connection.call(&produce_request(topic, index, records, -1)).await.expect("answered");
+    response.responses[0].partition_responses[0].clone()
 }
 
 fn fetch_request(topic: &str, index: i32, offset: i64, wait_ms: i32, bytes_max: i32) -> FetchRequestData {
@@ -125,6 +125,6 @@ fn fetch_request(topic: &str, index: i32, offset: i64, wait_ms: i32, bytes_max: 
 
 async fn fetch(connection: &Connection, topic: &str, index: i32, offset: i64, wait_ms: i32) -> PartitionData {
     let request = fetch_request(topic, index, offset, wait_ms, 1 << 20);
-    let mut answer = connection.call(&request).await.expect("answered");
-    answer.responses.remove(0).partitions.remove(0)
+    let mut response = connection.call(&request).await.expect("answered");
+    response.responses.remove(0).partitions.remove(0)
 }

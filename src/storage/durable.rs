@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::io::{Env, FailStop, File, OpenMode, is_want_of_descriptors};
+use crate::io::{Env, FailStop, File, OpenMode, is_too_many_open_files};
 
 /// How long a flush of a directory waits for a descriptor before it tries again.
 const DESCRIPTOR_WAIT: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ pub(crate) async fn sync_data(env: &Env, file: &File, path: &Path) {
 pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
     let mut told = false;
     while let Err(error) = env.disk().sync_dir(dir).await {
-        if !is_want_of_descriptors(&error) {
+        if !is_too_many_open_files(&error) {
             let message = format!("flushing directory {} failed: {error}", dir.display());
             env.fail_stop(FailStop::FsyncFailed, &message).await;
         }

@@ -231,7 +231,7 @@ mod tests {
         ]
     }
 
-    /// The model: every batch of the log, for ever.
+    /// The model: every batch of the log, forever.
     fn model_read(log: &[RecordBatch], from: i64, bytes_max: usize, end_offset: i64) -> Vec<RecordBatch> {
         let mut sum = 0;
         let wanted = log.iter().filter(|b| b.last_offset() >= from).take_while(|b| b.last_offset() < end_offset);

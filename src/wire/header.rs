@@ -168,13 +168,13 @@ mod tests {
                 header.encode(api.key, &mut ours);
                 assert_eq!(ours, theirs);
 
-                let mut answer = BytesMut::new();
-                put_response_header(&mut answer, api.key, version, 78);
-                let mut theirs = answer.clone().freeze();
+                let mut response = BytesMut::new();
+                put_response_header(&mut response, api.key, version, 78);
+                let mut theirs = response.clone().freeze();
                 let header_version = api.response_header_version(version);
                 let read = ResponseHeader::decode(&mut theirs, header_version).expect("they read it");
                 assert_eq!((read.correlation_id, theirs.len()), (78, 0));
-                let mut ours = answer.freeze();
+                let mut ours = response.freeze();
                 assert_eq!(take_response_header(&mut ours, api.key, version), Ok(78));
                 assert!(ours.is_empty());
             }

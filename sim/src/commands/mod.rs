@@ -12,8 +12,8 @@ use std::io::{Write as _, stdout};
 use std::ops::Range;
 use std::path::Path;
 
-use kilo_sim::child::{self, Comparison};
 use kilo_sim::scenario::{self, Scenario};
+use kilo_sim::seed_process::{self, Comparison};
 use kilo_sim::{oracle, probes, runner};
 
 /// Whether all is well.
@@ -25,10 +25,10 @@ pub fn plant(mutants: &[String]) -> Result<(), Box<dyn Error>> {
         return Err(no_mutant(wrong).into());
     }
     let names = mutants.join(",");
-    if !mutants.is_empty() && std::env::var(child::MUTANTS).as_deref() != Ok(&names) {
+    if !mutants.is_empty() && std::env::var(seed_process::MUTANTS).as_deref() != Ok(&names) {
         // Setting a variable of a running process is unsafe: start over with it.
         let mut again = std::process::Command::new(std::env::current_exe()?);
-        let status = again.args(std::env::args().skip(1)).env(child::MUTANTS, names).status()?;
+        let status = again.args(std::env::args().skip(1)).env(seed_process::MUTANTS, names).status()?;
         std::process::exit(status.code().unwrap_or(2));
     }
     Ok(())
@@ -53,7 +53,7 @@ fn known_check(name: Option<&str>) -> Result<(), String> {
 
 /// The error for planted faults that no run came by, if there are any.
 fn unreached_mutants(is_reached: impl Fn(&str) -> bool) -> Result<(), Box<dyn Error>> {
-    let unreached: Vec<String> = child::mutants().into_iter().filter(|name| !is_reached(name)).collect();
+    let unreached: Vec<String> = seed_process::mutants().into_iter().filter(|name| !is_reached(name)).collect();
     if unreached.is_empty() {
         return Ok(());
     }
@@ -116,7 +116,7 @@ pub fn check_determinism(names: &[String], seeds: &Range<u64>, jobs: usize) -> D
                 }
             }
         }
-        std::thread::sleep(child::LOOK_EVERY);
+        std::thread::sleep(seed_process::LOOK_EVERY);
     }
     writeln!(stdout(), "{equal} seeds gave equal traces ({lines} lines), {different} differ")?;
     Ok(different == 0)

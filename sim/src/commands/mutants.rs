@@ -18,7 +18,7 @@ use std::io::{Write as _, stdout};
 use std::path::Path;
 use std::process::Command;
 
-use kilo_sim::child::{self, Request, Seed};
+use kilo_sim::seed_process::{self, Request, Seed};
 use kilo_sim::{probes, scenario};
 
 use super::Done;
@@ -71,7 +71,7 @@ pub fn hunt(args: &MutantsArgs) -> Done {
     for header in &headers {
         let mut again = Command::new(std::env::current_exe()?);
         again.arg("mutants").arg(&args.folder).args(["--only", &header.name, "--jobs", &args.jobs.to_string()]);
-        if !again.env(child::MUTANTS, &header.name).status()?.success() {
+        if !again.env(seed_process::MUTANTS, &header.name).status()?.success() {
             missed.push(header.name.as_str());
         }
     }
@@ -129,7 +129,7 @@ fn one(header: &Header, jobs: usize) -> Done {
                 others.extend(report.checks().into_keys().map(str::to_owned));
             }
         }
-        std::thread::sleep(child::LOOK_EVERY);
+        std::thread::sleep(seed_process::LOOK_EVERY);
     }
     let Header { name, check, scenario, .. } = header;
     match found {

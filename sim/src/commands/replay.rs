@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::Path;
 
-use kilo_sim::child::{Request, Seed, check_log_filter, shell_word};
 use kilo_sim::plan::Plan;
 use kilo_sim::runner::{self, Report};
 use kilo_sim::scenario;
+use kilo_sim::seed_process::{Request, Seed, check_log_filter, shell_word};
 
 use super::tally::write_probes;
 use super::{Done, can_write, unreached_mutants};
@@ -88,7 +88,7 @@ fn read_plan(path: &Path) -> Result<Plan, String> {
 /// In a process of its own, as in a campaign, so that the trace is the same.
 fn one(args: &ReplayArgs, mut request: Request, fails: Option<&str>) -> Done {
     let seed = request.seed;
-    let trace = args.trace.then(|| kilo_sim::child::trace_path("replay", seed, 0));
+    let trace = args.trace.then(|| kilo_sim::seed_process::trace_path("replay", seed, 0));
     request.trace_file = trace.clone();
     let (report, log): (Report, String) = Seed::start(&request)?.wait_with_errors()?;
     eprint!("{log}");

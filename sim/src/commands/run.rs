@@ -6,8 +6,8 @@ use std::io::{self, Write as _, stdout};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kilo_sim::child::{self, Request, Seed};
 use kilo_sim::runner::Report;
+use kilo_sim::seed_process::{self, Request, Seed};
 use serde::Serialize;
 
 use super::tally::{Tally, write_list};
@@ -87,7 +87,7 @@ pub fn campaign(args: &RunArgs) -> Done {
                 None => index += 1,
             }
         }
-        std::thread::sleep(child::LOOK_EVERY);
+        std::thread::sleep(seed_process::LOOK_EVERY);
     }
     campaign.finish(began)
 }

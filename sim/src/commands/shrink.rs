@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 
-use kilo_sim::child::{Request, shell_word};
 use kilo_sim::scenario;
+use kilo_sim::seed_process::{Request, shell_word};
 use kilo_sim::shrink::{self, Shrunk, Tries};
 
 use super::{Done, known_check};

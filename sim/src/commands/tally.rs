@@ -31,8 +31,8 @@ pub struct Tally {
     pub recoveries: u64,
     /// Faults planned.
     pub faults: u64,
-    /// Those that bit, as far as that can be told.
-    pub bitten: u64,
+    /// Those that hit, as far as that can be told.
+    pub hits: u64,
     /// Microseconds of processor time that judging took.
     pub judge_us: u64,
     /// Seeds with damage that is beyond any promise.
@@ -69,7 +69,7 @@ impl Tally {
         self.operations += report.operations;
         self.recoveries += report.recoveries;
         self.faults += report.faults;
-        self.bitten += report.bitten;
+        self.hits += report.hits;
         self.judge_us += report.judge_us;
         self.beyond_promise += u64::from(!report.beyond.is_empty());
         for (probe, count) in &report.probes {
@@ -94,14 +94,14 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {} seeds, {} simulated s, {} sends acknowledged, {} operations judged, {} recoveries, {} of {} faults bit",
+            "{}: {} seeds, {} simulated s, {} sends acknowledged, {} operations judged, {} recoveries, {} of {} faults hit",
             self.name,
             self.seeds,
             self.simulated_ms / 1000,
             self.acknowledged,
             self.operations,
             self.recoveries,
-            self.bitten,
+            self.hits,
             self.faults
         )?;
         if self.beyond_promise > 0 {

@@ -9,16 +9,16 @@ use bytes::Bytes;
 
 use super::faults::{DiskFaults, DiskSpeed, Fault, Injection};
 use super::ops::{DiskState, Injected};
-use crate::host::Shared;
+use crate::host::SharedState;
 
 /// Control over one node's disk.
 pub struct DiskControl {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     node: usize,
 }
 
 impl DiskControl {
-    pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Self {
+    pub(crate) fn new(shared: Arc<SharedState>, node: usize) -> Self {
         Self { shared, node }
     }
 
@@ -50,7 +50,7 @@ impl DiskControl {
     }
 
     /// Whether the operation of an injection has come.
-    pub fn has_bitten(&self, id: u64) -> bool {
+    pub fn has_hit(&self, id: u64) -> bool {
         self.with(|disk| disk.injections.iter().any(|one| one.id == id && one.met.is_some()))
     }
 
@@ -74,15 +74,15 @@ impl DiskControl {
         self.with(|disk| disk.model.used())
     }
 
-    /// Faults that bit so far: "operation fault" and how often.
-    pub fn bitten(&self) -> BTreeMap<String, u64> {
-        self.with(|disk| disk.bitten.clone())
+    /// Faults that hit so far: "operation fault" and how often.
+    pub fn hits(&self) -> BTreeMap<String, u64> {
+        self.with(|disk| disk.hits.clone())
     }
 
-    /// How many faults of this name bit so far, at whatever operation.
-    pub fn bitten_by(&self, fault: Fault) -> u64 {
+    /// How many faults of this name hit so far, at whatever operation.
+    pub fn hits_by(&self, fault: Fault) -> u64 {
         let suffix = format!(" {fault:?}");
-        self.with(|disk| disk.bitten.iter().filter(|(name, _)| name.ends_with(&suffix)).map(|(_, count)| count).sum())
+        self.with(|disk| disk.hits.iter().filter(|(name, _)| name.ends_with(&suffix)).map(|(_, count)| count).sum())
     }
 
     /// The system drops clean pages, which shows what a failed flush lost.

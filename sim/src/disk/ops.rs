@@ -18,12 +18,12 @@ use super::file::SECTOR_BYTES;
 use super::model::{DiskModel, Ino};
 use crate::host::env::{SimHost, dead};
 use crate::host::node::Incarnation;
-use crate::host::{Cause, Fx, Shared, State};
+use crate::host::{Cause, Effects, SharedState, State};
 
 /// As in the real world.
 const LOCK_FILE: &str = ".lock";
 
-type Job = Box<dyn FnOnce(&mut State, u64, &mut Fx) + Send>;
+type Job = Box<dyn FnOnce(&mut State, u64, &mut Effects) + Send>;
 
 /// A fault that waits for its operation.
 pub(super) struct Injected {
@@ -42,8 +42,8 @@ pub(crate) struct DiskState {
     pub(super) injections: Vec<Injected>,
     pub(super) next_injection: u64,
     pub(super) speed: DiskSpeed,
-    /// Faults that bit, by kind of operation and fault.
-    pub(super) bitten: BTreeMap<String, u64>,
+    /// Faults that hit, by kind of operation and fault.
+    pub(super) hits: BTreeMap<String, u64>,
     rng: fastrand::Rng,
     in_flight: BTreeMap<u64, Job>,
     operations: u64,
@@ -60,7 +60,7 @@ impl DiskState {
             injections: Vec::new(),
             next_injection: 0,
             speed: DiskSpeed::default(),
-            bitten: BTreeMap::new(),
+            hits: BTreeMap::new(),
             rng: fastrand::Rng::with_seed(seed),
             in_flight: BTreeMap::new(),
             operations: 0,
@@ -82,7 +82,7 @@ impl DiskState {
             }
         }
         if let Some((fault, _)) = fault {
-            *self.bitten.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
+            *self.hits.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
         }
         fault
     }
@@ -97,16 +97,22 @@ impl DiskState {
 }
 
 /// The process has ended: what it had in flight happens, or not, each for itself; its handles and locks are gone.
-pub(crate) fn settle_in_flight(state: &mut State, now: u64, node: usize, rng: &mut fastrand::Rng, fx: &mut Fx) {
+pub(crate) fn settle_in_flight(
+    state: &mut State,
+    now: u64,
+    node: usize,
+    rng: &mut fastrand::Rng,
+    effects: &mut Effects,
+) {
     for (_, job) in std::mem::take(&mut state.nodes[node].disk.in_flight) {
         if rng.bool() {
-            job(state, now, fx);
+            job(state, now, effects);
         } else {
-            fx.drop_later(job);
+            effects.drop_later(job);
         }
     }
     let disk = &mut state.nodes[node].disk;
-    fx.drop_later(std::mem::take(&mut disk.in_flight));
+    effects.drop_later(std::mem::take(&mut disk.in_flight));
     disk.locks.clear();
     disk.model.close_all();
 }
@@ -134,7 +140,7 @@ struct Request {
 
 impl Request {
     fn trace<T>(&self, state: &mut State, now: u64, result: &io::Result<T>) {
-        self.note_bite(state, now, result.as_ref().err());
+        self.note_hit(state, now, result.as_ref().err());
         let Self { node, kind, path, range, .. } = self;
         let name = kind.name();
         let outcome = match result {
@@ -151,11 +157,11 @@ impl Request {
     }
 
     /// Tells the people who look at a run which operation a fault has hit, and how.
-    fn note_bite(&self, state: &mut State, now: u64, error: Option<&io::Error>) {
+    fn note_hit(&self, state: &mut State, now: u64, error: Option<&io::Error>) {
         let Self { kind, path, range, met, .. } = self;
         if *kind == OpKind::FreeSpace && state.nodes[self.node].disk.model.is_limited() {
             let free = state.nodes[self.node].disk.model.space().free;
-            state.bite(now, Cause::DiskSpace, format_args!("the disk says that {free} bytes are free"));
+            state.hit(now, Cause::DiskSpace, format_args!("the disk says that {free} bytes are free"));
         }
         if error.is_none() && met.is_none() {
             return;
@@ -164,22 +170,22 @@ impl Request {
         let at = range.map_or(String::new(), |(at, len)| format!(" at {at}+{len}"));
         match (error.and_then(io::Error::raw_os_error), *met) {
             (Some(code), Some((_, fault))) => {
-                state.bites.note(now, fault, format_args!("{name} of {path}{at} failed: {}", errno::name(code)));
+                state.hits.note(now, fault, format_args!("{name} of {path}{at} failed: {}", errno::name(code)));
             }
             (Some(errno::ENOSPC), None) => {
-                state.bite(now, Cause::DiskSpace, format_args!("{name} of {path}{at} failed: ENOSPC"));
+                state.hit(now, Cause::DiskSpace, format_args!("{name} of {path}{at} failed: ENOSPC"));
             }
             (Some(errno::EMFILE), None) => {
-                state.bite(now, Cause::Descriptors, format_args!("{name} of {path} failed: EMFILE"));
+                state.hit(now, Cause::Descriptors, format_args!("{name} of {path} failed: EMFILE"));
             }
             (None, Some((Fault::Lie, fault))) => {
-                state.bites.note(now, fault, format_args!("{name} of {path} said that it succeeded and did nothing"));
+                state.hits.note(now, fault, format_args!("{name} of {path} said that it succeeded and did nothing"));
             }
             (None, Some((Fault::FlipBit, fault))) => {
-                state.bites.note(now, fault, format_args!("{name} of {path}{at} returned a wrong bit"));
+                state.hits.note(now, fault, format_args!("{name} of {path}{at} returned a wrong bit"));
             }
             (None, Some((Fault::Slow(ms), fault))) => {
-                state.bites.note(now, fault, format_args!("{name} of {path}{at} took {ms} ms longer"));
+                state.hits.note(now, fault, format_args!("{name} of {path}{at} took {ms} ms longer"));
             }
             _ => {}
         }
@@ -191,8 +197,8 @@ impl Request {
         state: &mut State,
         now: u64,
         bytes: u64,
-        fx: &mut Fx,
-        job: impl FnOnce(Self, &mut State, u64, Option<Fault>, &mut Fx) + Send + 'static,
+        effects: &mut Effects,
+        job: impl FnOnce(Self, &mut State, u64, Option<Fault>, &mut Effects) + Send + 'static,
     ) {
         let node = self.node;
         let disk = &mut state.nodes[node].disk;
@@ -201,29 +207,29 @@ impl Request {
         let at = disk.ends_at(now, self.kind, bytes, fault);
         let id = disk.operations;
         disk.operations += 1;
-        self.met = drawn.and_then(|(fault, cause)| Some((fault, state.bites.blamed(cause)?)));
+        self.met = drawn.and_then(|(fault, cause)| Some((fault, state.hits.blamed(cause)?)));
         let disk = &mut state.nodes[node].disk;
-        disk.in_flight.insert(id, Box::new(move |state, now, fx| job(self, state, now, fault, fx)));
-        state.events.at(at, fx, move |state, now, fx| {
+        disk.in_flight.insert(id, Box::new(move |state, now, effects| job(self, state, now, fault, effects)));
+        state.events.at(at, effects, move |state, now, effects| {
             if let Some(job) = state.nodes[node].disk.in_flight.remove(&id) {
-                job(state, now, fx);
+                job(state, now, effects);
             }
         });
     }
 }
 
-type Reply<T> = oneshot::Sender<io::Result<T>>;
+type Completion<T> = oneshot::Sender<io::Result<T>>;
 
-fn answer<T: Send + 'static>(reply: Reply<T>, result: io::Result<T>, fx: &mut Fx) {
-    fx.after(move || {
-        let _ = reply.send(result);
+fn response<T: Send + 'static>(completion: Completion<T>, result: io::Result<T>, effects: &mut Effects) {
+    effects.after(move || {
+        let _ = completion.send(result);
     });
 }
 
 /// What every operation starts from.
 #[derive(Clone)]
 struct Access {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     incarnation: Arc<Incarnation>,
 }
 
@@ -238,15 +244,15 @@ impl Access {
         kind: OpKind,
         path: Arc<str>,
         range: Option<(u64, u64)>,
-        begin: impl FnOnce(Request, &mut State, u64, Reply<T>, &mut Fx),
+        begin: impl FnOnce(Request, &mut State, u64, Completion<T>, &mut Effects),
     ) -> BoxFuture<'static, io::Result<T>> {
-        let (reply, receiver) = oneshot::channel();
+        let (completion, receiver) = oneshot::channel();
         let now = self.shared.now();
-        self.shared.with(|state, fx| {
+        self.shared.with(|state, effects| {
             let request = Request { node: self.incarnation.node, kind, path, range, met: None };
             match self.host().check_alive(state, &format!("{} {}", kind.name(), request.path)) {
-                Ok(()) => begin(request, state, now, reply, fx),
-                Err(error) => answer(reply, Err(error), fx),
+                Ok(()) => begin(request, state, now, completion, effects),
+                Err(error) => response(completion, Err(error), effects),
             }
         });
         Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(dead())) })
@@ -261,11 +267,11 @@ impl Access {
         operation: impl FnOnce(&mut State) -> io::Result<T> + Send + 'static,
     ) -> BoxFuture<'static, io::Result<T>> {
         let bytes = if kind == OpKind::Read { range.map_or(0, |(_, len)| len) } else { 0 };
-        self.submit(kind, path, range, move |request, state, now, reply, fx| {
-            request.start(state, now, bytes, fx, move |request, state, now, fault, fx| {
+        self.submit(kind, path, range, move |request, state, now, completion, effects| {
+            request.start(state, now, bytes, effects, move |request, state, now, fault, effects| {
                 let result = refusal(fault).and_then(|()| operation(state));
                 request.trace(state, now, &result);
-                answer(reply, result, fx);
+                response(completion, result, effects);
             });
         })
     }
@@ -330,16 +336,16 @@ impl SimFile {
         let (ino, node) = (self.ino, self.access.incarnation.node);
         let handle = self.hold();
         let range = Some((offset, len));
-        self.access.submit(OpKind::Write, self.path.clone(), range, move |request, state, now, reply, fx| {
-            request.start(state, now, 0, fx, move |request, state, now, fault, fx| {
+        self.access.submit(OpKind::Write, self.path.clone(), range, move |request, state, now, completion, effects| {
+            request.start(state, now, 0, effects, move |request, state, now, fault, effects| {
                 let result = write(&mut state.nodes[node].disk, ino, offset, buffers, fault);
                 request.trace(state, now, &result);
                 if result.is_err() || !then_sync {
                     handle.release(state);
-                    return answer(reply, result, fx);
+                    return response(completion, result, effects);
                 }
                 let request = Request { kind: OpKind::Sync, range: None, ..request };
-                start_sync(request, state, now, handle, reply, fx);
+                start_sync(request, state, now, handle, completion, effects);
             });
         })
     }
@@ -372,11 +378,18 @@ fn write(disk: &mut DiskState, ino: Ino, offset: u64, mut buffers: Vec<Bytes>, f
     refused
 }
 
-fn start_sync(request: Request, state: &mut State, now: u64, handle: Held, reply: Reply<()>, fx: &mut Fx) {
+fn start_sync(
+    request: Request,
+    state: &mut State,
+    now: u64,
+    handle: Held,
+    completion: Completion<()>,
+    effects: &mut Effects,
+) {
     let disk = &mut state.nodes[handle.node].disk;
     let token = disk.model.begin_sync(handle.ino);
     let bytes = disk.model.pending_bytes(handle.ino);
-    request.start(state, now, bytes, fx, move |request, state, now, fault, fx| {
+    request.start(state, now, bytes, effects, move |request, state, now, fault, effects| {
         let disk = &mut state.nodes[handle.node].disk;
         let mut result = refusal(fault);
         match (&result, fault) {
@@ -386,7 +399,7 @@ fn start_sync(request: Request, state: &mut State, now: u64, handle: Held, reply
         }
         handle.release(state);
         request.trace(state, now, &result);
-        answer(reply, result, fx);
+        response(completion, result, effects);
     });
 }
 
@@ -395,8 +408,8 @@ impl DiskFile for SimFile {
         let (ino, node) = (self.ino, self.access.incarnation.node);
         let range = Some((offset, len as u64));
         let handle = self.hold();
-        self.access.submit(OpKind::Read, self.path.clone(), range, move |request, state, now, reply, fx| {
-            request.start(state, now, len as u64, fx, move |request, state, now, fault, fx| {
+        self.access.submit(OpKind::Read, self.path.clone(), range, move |request, state, now, completion, effects| {
+            request.start(state, now, len as u64, effects, move |request, state, now, fault, effects| {
                 let disk = &mut state.nodes[node].disk;
                 let mut result = refusal(fault).and_then(|()| disk.model.read(ino, offset, len));
                 if let (Ok(bytes), Some(Fault::FlipBit)) = (&mut result, fault) {
@@ -404,7 +417,7 @@ impl DiskFile for SimFile {
                 }
                 handle.release(state);
                 request.trace(state, now, &result);
-                answer(reply, result, fx);
+                response(completion, result, effects);
             });
         })
     }
@@ -415,8 +428,8 @@ impl DiskFile for SimFile {
 
     fn sync_data(&self) -> BoxFuture<'static, io::Result<()>> {
         let handle = self.hold();
-        self.access.submit(OpKind::Sync, self.path.clone(), None, move |request, state, now, reply, fx| {
-            start_sync(request, state, now, handle, reply, fx);
+        self.access.submit(OpKind::Sync, self.path.clone(), None, move |request, state, now, completion, effects| {
+            start_sync(request, state, now, handle, completion, effects);
         })
     }
 

@@ -101,7 +101,7 @@ pub struct Seen {
 
 /// What a read was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     /// Records (perhaps none), as a range of [`History::seen`].
     Records {
         /// Which of [`History::seen`].
@@ -139,7 +139,7 @@ pub struct Read {
     /// Whether this belongs to the last read of everything, after healing.
     pub last: bool,
     /// What came back.
-    pub answer: Answer,
+    pub response: Response,
 }
 
 /// An answered question for an offset by time.
@@ -312,7 +312,7 @@ pub struct History {
     pub topic_lists: Vec<TopicList>,
     /// What happened to broker and clients.
     pub events: Vec<Event>,
-    /// Faults that exceeded the promise, with when they bit.
+    /// Faults that exceeded the promise, with when they hit.
     pub beyond: Vec<(Stamp, Beyond)>,
     /// Permissions to move the log start.
     pub log_start_grants: Vec<LogStartGrant>,
@@ -368,9 +368,9 @@ impl History {
         send.outcome = outcome;
     }
 
-    /// Records an answered read; `records` is empty unless the answer is [`Answer::Records`], whose range is set here.
+    /// Records an answered read; `records` is empty unless the answer is [`Response::Records`], whose range is set here.
     pub fn end_read(&mut self, mut read: Read, records: &[Seen]) -> ReadId {
-        if let Answer::Records { seen } = &mut read.answer {
+        if let Response::Records { seen } = &mut read.response {
             let start = self.seen.len() as u32;
             self.seen.extend_from_slice(records);
             *seen = start..self.seen.len() as u32;
@@ -421,8 +421,8 @@ impl History {
 
     /// The records of a read.
     pub fn records(&self, read: &Read) -> &[Seen] {
-        match &read.answer {
-            Answer::Records { seen } => &self.seen[seen.start as usize..seen.end as usize],
+        match &read.response {
+            Response::Records { seen } => &self.seen[seen.start as usize..seen.end as usize],
             _ => &[],
         }
     }

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display};
 
 use super::{
-    Answer, Created, Creation, History, Outcome, Partition, Read, ReadId, Seen, SendId, Stamp, TimeQuery, Topic,
+    Created, Creation, History, Outcome, Partition, Read, ReadId, Response, Seen, SendId, Stamp, TimeQuery, Topic,
     TopicList,
 };
 use crate::trace::Seconds;
@@ -63,7 +63,7 @@ impl History {
             read.high_watermark,
             read.log_start,
             if read.last { " last" } else { "" },
-            self.describe_answer(read)
+            self.describe_response(read)
         )
     }
 
@@ -104,12 +104,12 @@ impl History {
         format!("all topics for client {client}, began {began}, answered {ended}: {}", topics.join(", "))
     }
 
-    fn describe_answer(&self, read: &Read) -> String {
-        match read.answer {
-            Answer::OutOfRange => "out of range".to_owned(),
-            Answer::Offsets => "offsets alone".to_owned(),
-            Answer::Garbled => "garbled bytes".to_owned(),
-            Answer::Records { .. } => match self.records(read) {
+    fn describe_response(&self, read: &Read) -> String {
+        match read.response {
+            Response::OutOfRange => "out of range".to_owned(),
+            Response::Offsets => "offsets alone".to_owned(),
+            Response::Garbled => "garbled bytes".to_owned(),
+            Response::Records { .. } => match self.records(read) {
                 [] => "nothing".to_owned(),
                 [first, .., last] => {
                     format!("offsets {}..={} values {}..={}", first.offset, last.offset, first.value, last.value)

@@ -13,7 +13,7 @@ use super::events::Sleep;
 use super::node::{Exit, Incarnation, end};
 use super::running::Run;
 use super::world::mix;
-use super::{Shared, State};
+use super::{SharedState, State};
 
 /// How long a computation takes at most, in nanoseconds: enough for others to get in between.
 const COMPUTE_NS_MAX: u64 = 50_000;
@@ -24,12 +24,12 @@ const DESCRIPTORS_MAX: u64 = 100;
 
 /// An incarnation's world.
 pub(crate) struct SimHost {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) incarnation: Arc<Incarnation>,
 }
 
 impl SimHost {
-    pub(crate) fn new(shared: Arc<Shared>, incarnation: Arc<Incarnation>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedState>, incarnation: Arc<Incarnation>) -> Self {
         Self { shared, incarnation }
     }
 
@@ -151,7 +151,7 @@ impl Host for SimHost {
         if self.incarnation.is_alive() {
             let now = self.shared.now();
             let exit = Exit::FailStop(code, message.to_owned());
-            self.shared.with(|state, fx| end(&self.shared, state, now, self.incarnation.node, exit, fx));
+            self.shared.with(|state, effects| end(&self.shared, state, now, self.incarnation.node, exit, effects));
         }
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::world::{Fx, Shared, State};
+use super::world::{Effects, SharedState, State};
 
 /// What happens at a point in time. Gets that time in nanoseconds.
-pub(crate) type Action = Box<dyn FnOnce(&mut State, u64, &mut Fx) + Send>;
+pub(crate) type Action = Box<dyn FnOnce(&mut State, u64, &mut Effects) + Send>;
 
 enum Entry {
     Wake(Waker),
@@ -32,50 +32,55 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    fn insert(&mut self, at: u64, entry: Entry, fx: &mut Fx) -> Key {
+    fn insert(&mut self, at: u64, entry: Entry, effects: &mut Effects) -> Key {
         let key = (at, self.next);
         self.next += 1;
         self.queue.insert(key, entry);
         if self.armed.first().is_none_or(|&armed| at < armed) {
-            fx.wakes.extend(self.driver.take());
+            effects.wakes.extend(self.driver.take());
         }
         key
     }
 
     /// Runs `action` at `at` nanoseconds.
-    pub(crate) fn at(&mut self, at: u64, fx: &mut Fx, action: impl FnOnce(&mut State, u64, &mut Fx) + Send + 'static) {
-        self.insert(at, Entry::Run(Box::new(action)), fx);
+    pub(crate) fn at(
+        &mut self,
+        at: u64,
+        effects: &mut Effects,
+        action: impl FnOnce(&mut State, u64, &mut Effects) + Send + 'static,
+    ) {
+        self.insert(at, Entry::Run(Box::new(action)), effects);
     }
 
     /// Wakes `waker` at `at`; `key` is the entry that a former poll of the same sleep made.
-    fn wake_at(&mut self, at: u64, key: Option<Key>, waker: &Waker, fx: &mut Fx) -> Key {
+    fn wake_at(&mut self, at: u64, key: Option<Key>, waker: &Waker, effects: &mut Effects) -> Key {
         if let Some(key) = key
             && let Some(Entry::Wake(known)) = self.queue.get_mut(&key)
         {
             if !known.will_wake(waker) {
-                fx.drop_later(std::mem::replace(known, waker.clone()));
+                effects.drop_later(std::mem::replace(known, waker.clone()));
             }
             return key;
         }
-        self.insert(at, Entry::Wake(waker.clone()), fx)
+        self.insert(at, Entry::Wake(waker.clone()), effects)
     }
 
-    fn cancel(&mut self, key: Key, fx: &mut Fx) {
+    fn cancel(&mut self, key: Key, effects: &mut Effects) {
         if let Some(Entry::Wake(waker)) = self.queue.remove(&key) {
-            fx.drop_later(waker);
+            effects.drop_later(waker);
         }
     }
 }
 
 /// A sleep on the world's clock.
 pub(crate) struct Sleep {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     deadline: u64,
     key: Option<Key>,
 }
 
 impl Sleep {
-    pub(crate) fn new(shared: Arc<Shared>, deadline: u64) -> Self {
+    pub(crate) fn new(shared: Arc<SharedState>, deadline: u64) -> Self {
         Self { shared, deadline, key: None }
     }
 }
@@ -88,7 +93,7 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let (deadline, key) = (self.deadline, self.key);
-        let key = self.shared.with(|state, fx| state.events.wake_at(deadline, key, context.waker(), fx));
+        let key = self.shared.with(|state, effects| state.events.wake_at(deadline, key, context.waker(), effects));
         self.key = Some(key);
         Poll::Pending
     }
@@ -97,18 +102,18 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.shared.with(|state, fx| state.events.cancel(key, fx));
+            self.shared.with(|state, effects| state.events.cancel(key, effects));
         }
     }
 }
 
-/// Serves the queue for ever.
-pub(crate) async fn drive(shared: Arc<Shared>) {
+/// Serves the queue forever.
+pub(crate) async fn drive(shared: Arc<SharedState>) {
     let mut timer = Box::pin(madsim::time::sleep(Duration::from_secs(1)));
     std::future::poll_fn(|context| {
         shared.with(|state, _| state.events.driver = None);
-        while let Some(action) = shared.with(|state, fx| next_due(state, shared.now(), fx)) {
-            shared.with(|state, fx| action(state, shared.now(), fx));
+        while let Some(action) = shared.with(|state, effects| next_due(state, shared.now(), effects)) {
+            shared.with(|state, effects| action(state, shared.now(), effects));
         }
         let arm = shared.with(|state, _| {
             let events = &mut state.events;
@@ -136,12 +141,12 @@ pub(crate) async fn drive(shared: Arc<Shared>) {
 }
 
 /// Wakes the sleeps that are due, up to the next action that is; returns that.
-fn next_due(state: &mut State, now: u64, fx: &mut Fx) -> Option<Action> {
+fn next_due(state: &mut State, now: u64, effects: &mut Effects) -> Option<Action> {
     while let Some(first) = state.events.queue.first_entry()
         && first.key().0 <= now
     {
         match first.remove() {
-            Entry::Wake(waker) => fx.wakes.push(waker),
+            Entry::Wake(waker) => effects.wakes.push(waker),
             Entry::Run(action) => return Some(action),
         }
     }

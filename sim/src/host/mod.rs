@@ -13,9 +13,9 @@
 //! assert!(greeting.starts_with("it is"));
 //! ```
 
-mod bites;
 pub(crate) mod env;
 mod events;
+mod hits;
 pub(crate) mod node;
 mod running;
 pub(crate) mod world;
@@ -26,10 +26,10 @@ use std::time::Duration;
 
 use kilo::io::Monotonic;
 
-pub use bites::{Bite, Cause};
+pub use hits::{Cause, Hit};
 pub use node::{Exit, Node};
 pub use running::Now;
-pub(crate) use world::{Fx, Shared, State};
+pub(crate) use world::{Effects, SharedState, State};
 
 use crate::net::{LinkConfig, NetControl, NetState};
 use crate::trace::{PositionAt, Seconds, Trace, TraceMode};
@@ -82,13 +82,13 @@ impl fmt::Display for Finding {
 /// Runs `scenario` in a world of its own, on this thread. Afterwards all nodes are killed.
 ///
 /// # Panics
-/// When the scenario panics, when everything waits for ever, or when the time limit has passed.
+/// When the scenario panics, when everything waits forever, or when the time limit has passed.
 pub fn run<F: Future>(config: SimConfig, scenario: impl FnOnce(Sim) -> F) -> F::Output {
     let mut runtime = madsim::runtime::Runtime::with_seed_and_config(config.scheduler, madsim::Config::default());
     runtime.set_time_limit(config.time_limit);
     runtime.block_on(async move {
         let net = NetState::new(config.seed, config.link);
-        let shared = Arc::new(Shared::new(config.seed, net, Trace::new(config.trace)));
+        let shared = Arc::new(SharedState::new(config.seed, net, Trace::new(config.trace)));
         running::enter(&shared);
         let driver = madsim::task::spawn_local(events::drive(shared.clone()));
         let sim = Sim { shared };
@@ -111,7 +111,7 @@ pub fn stream(seed: u64, purpose: &str) -> fastrand::Rng {
 /// The supervisor's view of the world. Cheap to clone.
 #[derive(Clone)]
 pub struct Sim {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
 }
 
 impl Sim {
@@ -188,22 +188,22 @@ impl Sim {
 
     /// From now on what `cause` does to operations is the doing of this fault of the plan.
     pub fn blame(&self, cause: Cause, fault: u32) {
-        self.shared.with(|state, _| state.bites.blame(cause, fault));
+        self.shared.with(|state, _| state.hits.blame(cause, fault));
     }
 
-    /// Notes that a fault of the plan bites now.
-    pub fn note_bite(&self, fault: u32, what: fmt::Arguments<'_>) {
-        self.shared.with(|state, _| state.bites.note(self.shared.now(), fault, what));
+    /// Notes that a fault of the plan hits now.
+    pub fn note_hit(&self, fault: u32, what: fmt::Arguments<'_>) {
+        self.shared.with(|state, _| state.hits.note(self.shared.now(), fault, what));
     }
 
-    /// Whether a fault of the plan has bitten.
-    pub fn has_bitten(&self, fault: u32) -> bool {
-        self.shared.with(|state, _| state.bites.has_bitten(fault))
+    /// Whether a fault of the plan has hit.
+    pub fn has_hit(&self, fault: u32) -> bool {
+        self.shared.with(|state, _| state.hits.has_hit(fault))
     }
 
-    /// The moments at which faults bit, in their order: the first hundred of each fault.
-    pub fn bites(&self) -> Vec<Bite> {
-        self.shared.with(|state, _| state.bites.all())
+    /// The moments at which faults hit, in their order: the first hundred of each fault.
+    pub fn hits(&self) -> Vec<Hit> {
+        self.shared.with(|state, _| state.hits.all())
     }
 
     /// What should not have happened, so far.

@@ -19,7 +19,7 @@ use madsim::task::NodeId;
 
 use super::env::SimHost;
 use super::world::mix;
-use super::{Fx, Shared, State};
+use super::{Effects, SharedState, State};
 use crate::disk::{CrashReport, DiskControl, DiskState, Keep, settle_in_flight};
 
 /// Milliseconds since the epoch at which runs begin: an arbitrary day.
@@ -103,7 +103,7 @@ impl NodeState {
     }
 }
 
-pub(super) fn create(shared: &Arc<Shared>, name: &str) -> Node {
+pub(super) fn create(shared: &Arc<SharedState>, name: &str) -> Node {
     let index = shared.with(|state, _| {
         let index = state.nodes.len();
         assert!(state.nodes.iter().all(|node| node.name != name), "node names are unique: {name}");
@@ -133,19 +133,26 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str) -> Node {
 }
 
 /// Ends an incarnation if it is the current one of its node. Its tasks are dropped soon after and never polled again.
-pub(crate) fn end(shared: &Arc<Shared>, state: &mut State, now: u64, node: usize, exit: Exit, fx: &mut Fx) {
+pub(crate) fn end(
+    shared: &Arc<SharedState>,
+    state: &mut State,
+    now: u64,
+    node: usize,
+    exit: Exit,
+    effects: &mut Effects,
+) {
     let Some(incarnation) = state.nodes[node].current.take() else { return };
     incarnation.alive.store(false, Ordering::Relaxed);
     state.trace(now, node, format_args!("exit {exit:?}"));
-    crate::net::on_exit(state, now, node, matches!(exit, Exit::PowerLost), fx);
+    crate::net::on_exit(state, now, node, matches!(exit, Exit::PowerLost), effects);
     let mut rng = fastrand::Rng::with_seed(state.nodes[node].rng.u64(..));
-    settle_in_flight(state, now, node, &mut rng, fx);
+    settle_in_flight(state, now, node, &mut rng, effects);
     let this = &mut state.nodes[node];
     this.descriptors = 0;
     this.exit = Some(exit);
-    fx.wakes.append(&mut this.waiters);
+    effects.wakes.append(&mut this.waiters);
     let shared = shared.clone();
-    fx.after(move || {
+    effects.after(move || {
         // Paused tasks go back to the scheduler, which drops them; killing would drop them under its lock.
         shared.runtime.resume(incarnation.madsim);
         shared.runtime.kill(incarnation.madsim);
@@ -155,12 +162,12 @@ pub(crate) fn end(shared: &Arc<Shared>, state: &mut State, now: u64, node: usize
 /// Control over one machine. Cheap to clone.
 #[derive(Clone)]
 pub struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     index: usize,
 }
 
 impl Node {
-    pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, index: usize) -> Self {
         Self { shared, index }
     }
 
@@ -207,7 +214,7 @@ impl Node {
                 Err(message) => Exit::Panicked(message),
             };
             let now = shared.now();
-            shared.with(|state, fx| end(&shared, state, now, index, exit, fx));
+            shared.with(|state, effects| end(&shared, state, now, index, exit, effects));
         };
         host.spawn_on_node(main);
     }
@@ -222,7 +229,7 @@ impl Node {
         let name = self.name();
         let madsim = self.shared.runtime.create_node().name(name.as_str()).build().id();
         let now = self.shared.now();
-        let incarnation = self.shared.with(|state, fx| {
+        let incarnation = self.shared.with(|state, effects| {
             let node = &mut state.nodes[self.index];
             assert!(node.current.is_none(), "a node runs one incarnation at a time: {name}");
             let was_off = !std::mem::replace(&mut node.powered, true);
@@ -239,7 +246,7 @@ impl Node {
             node.current = Some(incarnation.clone());
             state.trace(now, self.index, format_args!("start"));
             if was_off {
-                crate::net::on_power(state, now, self.index, fx);
+                crate::net::on_power(state, now, self.index, effects);
             }
             incarnation
         });
@@ -278,21 +285,21 @@ impl Node {
     /// `kill -9`: tasks end, the system closes sockets and keeps the page cache. Nothing if not running.
     pub fn kill(&self) {
         let now = self.shared.now();
-        self.shared.with(|state, fx| end(&self.shared, state, now, self.index, Exit::Killed, fx));
+        self.shared.with(|state, effects| end(&self.shared, state, now, self.index, Exit::Killed, effects));
     }
 
     /// Cuts the power: as [`Self::kill`], but sockets vanish without a word and of what was not synced only what `keep`
     /// says is there when the node starts again. Works on a stopped node too.
     pub fn power_loss(&self, keep: Keep) -> CrashReport {
         let now = self.shared.now();
-        self.shared.with(|state, fx| {
-            end(&self.shared, state, now, self.index, Exit::PowerLost, fx);
+        self.shared.with(|state, effects| {
+            end(&self.shared, state, now, self.index, Exit::PowerLost, effects);
             let node = &mut state.nodes[self.index];
             node.powered = false;
             node.exit = Some(Exit::PowerLost);
             let mut rng = fastrand::Rng::with_seed(node.rng.u64(..));
             let report = node.disk.model.crash(&mut rng, keep);
-            crate::net::on_exit(state, now, self.index, true, fx);
+            crate::net::on_exit(state, now, self.index, true, effects);
             state.trace(
                 now,
                 self.index,

@@ -6,18 +6,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use super::Shared;
+use super::SharedState;
 use crate::trace::Seconds;
 
 thread_local! {
     /// The world of the run on this thread.
-    static WORLD: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
+    static WORLD: RefCell<Weak<SharedState>> = const { RefCell::new(Weak::new()) };
     /// Index of the node, and number of the incarnation.
     static RUNNING: Cell<Option<(usize, u32)>> = const { Cell::new(None) };
 }
 
 /// A run begins on this thread.
-pub(super) fn enter(shared: &Arc<Shared>) {
+pub(super) fn enter(shared: &Arc<SharedState>) {
     WORLD.set(Arc::downgrade(shared));
 }
 

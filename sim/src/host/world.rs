@@ -1,7 +1,7 @@
 //! The state that all nodes share, behind one lock, and how code gets at it.
 //!
 //! The lock is short: whatever runs foreign code (waking a task, sending to one, dropping what it owned, killing a node)
-//! is put into [`Fx`] and happens after the lock has been released.
+//! is put into [`Effects`] and happens after the lock has been released.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::Finding;
-use super::bites::{Bites, Cause};
 use super::events::Events;
+use super::hits::{Cause, Hits};
 use super::node::NodeState;
 use crate::net::NetState;
 use crate::trace::Trace;
@@ -21,12 +21,12 @@ const TASKS_BETWEEN_COUNTS: u64 = 8192;
 
 /// What happens when the lock has been released.
 #[derive(Default)]
-pub(crate) struct Fx {
+pub(crate) struct Effects {
     pub(crate) wakes: Vec<Waker>,
     after: Vec<Box<dyn FnOnce()>>,
 }
 
-impl Fx {
+impl Effects {
     /// Runs `action` without the lock.
     pub(crate) fn after(&mut self, action: impl FnOnce() + 'static) {
         self.after.push(Box::new(action));
@@ -48,7 +48,7 @@ impl Fx {
 }
 
 /// The world of one run.
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) seed: u64,
     pub(crate) runtime: madsim::runtime::Handle,
     time: madsim::time::TimeHandle,
@@ -63,10 +63,10 @@ pub(crate) struct State {
     pub(crate) net: NetState,
     pub(crate) trace: Trace,
     pub(crate) findings: Vec<Finding>,
-    pub(crate) bites: Bites,
+    pub(crate) hits: Hits,
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new(seed: u64, net: NetState, trace: Trace) -> Self {
         Self {
             seed,
@@ -79,7 +79,7 @@ impl Shared {
                 net,
                 trace,
                 findings: Vec::new(),
-                bites: Bites::default(),
+                hits: Hits::default(),
             }),
         }
     }
@@ -102,10 +102,10 @@ impl Shared {
     }
 
     /// Runs `action` with the lock held, then its after-effects without it.
-    pub(crate) fn with<T>(&self, action: impl FnOnce(&mut State, &mut Fx) -> T) -> T {
-        let mut fx = Fx::default();
-        let result = action(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), &mut fx);
-        fx.run();
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
+        let mut effects = Effects::default();
+        let result = action(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), &mut effects);
+        effects.run();
         result
     }
 }
@@ -116,10 +116,10 @@ impl State {
         self.trace.line(now, &self.nodes[node].label, what);
     }
 
-    /// Notes that a fault of the plan bites, if one is behind `cause`.
-    pub(crate) fn bite(&mut self, now: u64, cause: Cause, what: fmt::Arguments<'_>) {
-        if let Some(fault) = self.bites.blamed(cause) {
-            self.bites.note(now, fault, what);
+    /// Notes that a fault of the plan hits, if one is behind `cause`.
+    pub(crate) fn hit(&mut self, now: u64, cause: Cause, what: fmt::Arguments<'_>) {
+        if let Some(fault) = self.hits.blamed(cause) {
+            self.hits.note(now, fault, what);
         }
     }
 

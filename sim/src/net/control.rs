@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use super::LinkConfig;
 use super::conn;
-use crate::host::{Fx, Node, Shared, State};
+use crate::host::{Effects, Node, SharedState, State};
 
 /// Control over the network.
 pub struct NetControl {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 impl NetControl {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedState>) -> Self {
         Self { shared }
     }
 
-    fn act<T>(&self, action: impl FnOnce(&mut State, u64, &mut Fx) -> T) -> T {
+    fn act<T>(&self, action: impl FnOnce(&mut State, u64, &mut Effects) -> T) -> T {
         let now = self.shared.now();
-        self.shared.with(|state, fx| action(state, now, fx))
+        self.shared.with(|state, effects| action(state, now, effects))
     }
 
     /// Changes how the link from one node to another behaves, in that direction.
@@ -46,7 +46,7 @@ impl NetControl {
 
     /// Undoes [`Self::block`]. Connections that stalled go on after a while.
     pub fn unblock(&self, from: &Node, to: &Node) {
-        self.act(|state, now, fx| unblock(state, now, from.index(), to.index(), fx));
+        self.act(|state, now, effects| unblock(state, now, from.index(), to.index(), effects));
     }
 
     /// Cuts the nodes of one side off from those of the other, both ways.
@@ -59,11 +59,11 @@ impl NetControl {
 
     /// Undoes all blocks.
     pub fn heal(&self) {
-        self.act(|state, now, fx| {
+        self.act(|state, now, effects| {
             let blocked: Vec<(usize, usize)> =
                 state.net.links.iter().filter(|(_, link)| link.blocked).map(|(pair, _)| *pair).collect();
             for (from, to) in blocked {
-                unblock(state, now, from, to, fx);
+                unblock(state, now, from, to, effects);
             }
         });
     }
@@ -81,12 +81,12 @@ impl NetControl {
     }
 
     fn reset_where(&self, matches: impl Fn([usize; 2]) -> bool) -> usize {
-        self.act(|state, now, fx| {
+        self.act(|state, now, effects| {
             let mut ids = connections(state, matches);
             ids.retain(|id| state.net.conns[id].ends.iter().any(|end| end.state != conn::EndState::Gone));
             for &id in &ids {
                 state.trace.line(now, "net", format_args!("reset c{id}"));
-                conn::reset_both(state, id, fx);
+                conn::reset_both(state, id, effects);
             }
             ids.len()
         })
@@ -102,12 +102,12 @@ fn connections(state: &State, matches: impl Fn([usize; 2]) -> bool) -> Vec<u64> 
     state.net.conns.iter().filter(|(_, conn)| matches(nodes(conn))).map(|(id, _)| *id).collect()
 }
 
-fn unblock(state: &mut State, now: u64, from: usize, to: usize, fx: &mut Fx) {
+fn unblock(state: &mut State, now: u64, from: usize, to: usize, effects: &mut Effects) {
     state.net.link(from, to).blocked = false;
     state.trace.line(now, "net", format_args!("unblock {from} to {to}"));
     let mut pair = [from, to];
     pair.sort_unstable();
     for id in connections(state, |nodes| nodes == pair) {
-        conn::try_again_soon(state, now, id, fx);
+        conn::try_again_soon(state, now, id, effects);
     }
 }

@@ -19,7 +19,7 @@ use link::Link;
 pub use link::LinkConfig;
 
 use crate::host::world::mix;
-use crate::host::{Fx, State};
+use crate::host::{Effects, State};
 use conn::Conn;
 
 /// Seconds until a sender gives up that gets no acknowledgement, in nanoseconds. (Linux takes a quarter of an hour.)
@@ -105,11 +105,11 @@ fn node_of(state: &State, from: usize, ip: IpAddr) -> Option<usize> {
 }
 
 /// A program has ended: the system closes its sockets; or, if power was lost, they are gone without a word.
-pub(crate) fn on_exit(state: &mut State, now: u64, node: usize, power_lost: bool, fx: &mut Fx) {
+pub(crate) fn on_exit(state: &mut State, now: u64, node: usize, power_lost: bool, effects: &mut Effects) {
     let gone: Vec<u64> =
         state.net.listeners.iter().filter(|(_, listener)| listener.node == node).map(|(id, _)| *id).collect();
     for id in gone {
-        setup::close_listener(state, now, id, power_lost, fx);
+        setup::close_listener(state, now, id, power_lost, effects);
     }
     let ends: Vec<(u64, usize)> = state
         .net
@@ -119,15 +119,15 @@ pub(crate) fn on_exit(state: &mut State, now: u64, node: usize, power_lost: bool
         .collect();
     for (id, end) in ends {
         if power_lost {
-            conn::lose_power(state, id, end, fx);
+            conn::lose_power(state, id, end, effects);
         } else {
-            conn::close(state, now, id, end, fx);
+            conn::close(state, now, id, end, effects);
         }
     }
 }
 
 /// A node has power again: those who still send to it hear from it.
-pub(crate) fn on_power(state: &mut State, now: u64, node: usize, fx: &mut Fx) {
+pub(crate) fn on_power(state: &mut State, now: u64, node: usize, effects: &mut Effects) {
     let ids: Vec<u64> = state
         .net
         .conns
@@ -136,6 +136,6 @@ pub(crate) fn on_power(state: &mut State, now: u64, node: usize, fx: &mut Fx) {
         .map(|(id, _)| *id)
         .collect();
     for id in ids {
-        conn::try_again_soon(state, now, id, fx);
+        conn::try_again_soon(state, now, id, effects);
     }
 }

@@ -14,7 +14,7 @@ use super::{BACKLOG, CONNECT_GIVE_UP_NS, ListenerState, node_of};
 use crate::disk::errno::{self, os_error};
 use crate::host::env::{SimHost, dead};
 use crate::host::world::mix;
-use crate::host::{Cause, Fx, State};
+use crate::host::{Cause, Effects, State};
 
 /// How long the first wait for an answer is, in nanoseconds; each next one is twice as long.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -28,7 +28,7 @@ struct SimListener {
 impl Listener for SimListener {
     fn accept(&self) -> BoxFuture<'_, io::Result<Stream>> {
         Box::pin(std::future::poll_fn(move |context| {
-            self.host.shared.with(|state, fx| {
+            self.host.shared.with(|state, effects| {
                 self.host.check_alive(state, "accept")?;
                 let node = self.host.incarnation.node;
                 let Some(listener) = state.net.listeners.get_mut(&self.id) else { return Poll::Ready(Err(dead())) };
@@ -40,13 +40,13 @@ impl Listener for SimListener {
                 };
                 if !state.nodes[node].take_descriptor() {
                     let now = self.host.shared.now();
-                    state.bite(now, Cause::Descriptors, format_args!("accepting connection c{conn} failed: EMFILE"));
+                    state.hit(now, Cause::Descriptors, format_args!("accepting connection c{conn} failed: EMFILE"));
                     return Poll::Ready(Err(os_error(errno::EMFILE)));
                 }
                 listener.backlog.pop_front();
                 let Some(stream) = stream::open(&self.host, state, conn, 1) else {
                     state.nodes[node].descriptors -= 1;
-                    fx.wakes.push(context.waker().clone());
+                    effects.wakes.push(context.waker().clone());
                     return Poll::Pending;
                 };
                 let now = self.host.shared.now();
@@ -65,30 +65,30 @@ impl Drop for SimListener {
     fn drop(&mut self) {
         if self.host.incarnation.is_alive() {
             let now = self.host.shared.now();
-            self.host.shared.with(|state, fx| {
+            self.host.shared.with(|state, effects| {
                 let node = &mut state.nodes[self.host.incarnation.node];
                 node.descriptors = node.descriptors.saturating_sub(1);
-                close_listener(state, now, self.id, false, fx);
+                close_listener(state, now, self.id, false, effects);
             });
         }
     }
 }
 
 /// Stops listening; who waited to be accepted is reset, unless power was lost.
-pub(super) fn close_listener(state: &mut State, now: u64, id: u64, power_lost: bool, fx: &mut Fx) {
+pub(super) fn close_listener(state: &mut State, now: u64, id: u64, power_lost: bool, effects: &mut Effects) {
     let Some(listener) = state.net.listeners.remove(&id) else { return };
-    fx.drop_later(listener.wakers);
+    effects.drop_later(listener.wakers);
     for waiting in listener.backlog {
         if power_lost {
-            conn::lose_power(state, waiting, 1, fx);
+            conn::lose_power(state, waiting, 1, effects);
         } else {
-            conn::abort(state, now, waiting, 1, fx);
-            conn::close(state, now, waiting, 1, fx);
+            conn::abort(state, now, waiting, 1, effects);
+            conn::close(state, now, waiting, 1, effects);
         }
     }
 }
 
-type Reply = oneshot::Sender<io::Result<Stream>>;
+type Completion = oneshot::Sender<io::Result<Stream>>;
 
 /// A connection in the making.
 struct Attempt {
@@ -99,7 +99,7 @@ struct Attempt {
     to: Option<usize>,
     deadline: u64,
     retry_ns: u64,
-    reply: Reply,
+    completion: Completion,
 }
 
 impl Attempt {
@@ -107,57 +107,57 @@ impl Attempt {
         self.host.incarnation.node
     }
 
-    fn answer(self, state: &mut State, result: io::Result<Stream>, fx: &mut Fx) {
+    fn response(self, state: &mut State, result: io::Result<Stream>, effects: &mut Effects) {
         if result.is_err() && self.host.incarnation.is_alive() {
             let node = &mut state.nodes[self.from()];
             node.descriptors = node.descriptors.saturating_sub(1);
         }
-        fx.after(move || {
-            let _ = self.reply.send(result);
+        effects.after(move || {
+            let _ = self.completion.send(result);
         });
     }
 
     /// SYN leaves.
-    fn knock(self, state: &mut State, now: u64, fx: &mut Fx) {
+    fn knock(self, state: &mut State, now: u64, effects: &mut Effects) {
         if now >= self.deadline {
-            return self.answer(state, Err(io::ErrorKind::TimedOut.into()), fx);
+            return self.response(state, Err(io::ErrorKind::TimedOut.into()), effects);
         }
-        let Some(to) = self.to else { return self.knock_again(state, now, fx) };
+        let Some(to) = self.to else { return self.knock_again(state, now, effects) };
         let mut rng = state.net.rng.fork();
         let at = now + state.net.link(self.from(), to).latency_ns(&mut rng);
-        state.events.at(at, fx, move |state, now, fx| self.arrive(state, now, to, fx));
+        state.events.at(at, effects, move |state, now, effects| self.arrive(state, now, to, effects));
     }
 
-    fn knock_again(mut self, state: &mut State, now: u64, fx: &mut Fx) {
+    fn knock_again(mut self, state: &mut State, now: u64, effects: &mut Effects) {
         let at = (now + self.retry_ns).min(self.deadline);
         self.retry_ns *= 2;
-        state.events.at(at, fx, move |state, now, fx| self.knock(state, now, fx));
+        state.events.at(at, effects, move |state, now, effects| self.knock(state, now, effects));
     }
 
     /// SYN arrives, or does not.
-    fn arrive(self, state: &mut State, now: u64, to: usize, fx: &mut Fx) {
+    fn arrive(self, state: &mut State, now: u64, to: usize, effects: &mut Effects) {
         let from = self.from();
         if !self.host.incarnation.is_alive() {
-            return self.answer(state, Err(dead()), fx);
+            return self.response(state, Err(dead()), effects);
         }
         if state.net.is_blocked(from, to) || state.net.is_blocked(to, from) || !state.nodes[to].powered {
             if state.nodes[to].powered {
                 let (a, b) = (state.nodes[from].name.clone(), state.nodes[to].name.clone());
-                state.bite(now, Cause::Links, format_args!("{a} cannot connect to {b}"));
+                state.hit(now, Cause::Links, format_args!("{a} cannot connect to {b}"));
             }
-            return self.knock_again(state, now, fx);
+            return self.knock_again(state, now, effects);
         }
         let mut rng = state.net.rng.fork();
         let back_at = now + state.net.link(to, from).latency_ns(&mut rng);
         let Some(listener_id) = state.net.listener_for(to, self.target) else {
             state.trace(now, to, format_args!("net refuses {} to {}", self.local, self.target));
-            state.events.at(back_at, fx, move |state, _, fx| {
-                self.answer(state, Err(io::ErrorKind::ConnectionRefused.into()), fx);
+            state.events.at(back_at, effects, move |state, _, effects| {
+                self.response(state, Err(io::ErrorKind::ConnectionRefused.into()), effects);
             });
             return;
         };
         if state.net.listeners[&listener_id].backlog.len() >= BACKLOG {
-            return self.knock_again(state, now, fx);
+            return self.knock_again(state, now, effects);
         }
         let id = state.net.next_conn;
         state.net.next_conn += 1;
@@ -167,33 +167,35 @@ impl Attempt {
         conn.not_before(0, accept_at);
         state.net.conns.insert(id, conn);
         state.trace(now, to, format_args!("net c{id} {} to {}", self.local, self.target));
-        state.events.at(back_at, fx, move |state, now, fx| self.connected(state, now, id, fx));
-        state.events.at(accept_at, fx, move |state, now, fx| acceptable(state, now, id, listener_id, fx));
+        state.events.at(back_at, effects, move |state, now, effects| self.connected(state, now, id, effects));
+        state
+            .events
+            .at(accept_at, effects, move |state, now, effects| acceptable(state, now, id, listener_id, effects));
     }
 
-    fn connected(self, state: &mut State, now: u64, id: u64, fx: &mut Fx) {
+    fn connected(self, state: &mut State, now: u64, id: u64, effects: &mut Effects) {
         let host = self.host.clone();
         if !host.incarnation.is_alive() {
-            conn::abort(state, now, id, 0, fx);
-            conn::close(state, now, id, 0, fx);
-            return self.answer(state, Err(dead()), fx);
+            conn::abort(state, now, id, 0, effects);
+            conn::close(state, now, id, 0, effects);
+            return self.response(state, Err(dead()), effects);
         }
         let stream = stream::open(&host, state, id, 0).ok_or_else(|| io::ErrorKind::ConnectionReset.into());
-        self.answer(state, stream, fx);
+        self.response(state, stream, effects);
     }
 }
 
 /// The handshake is complete: the connection waits to be accepted.
-fn acceptable(state: &mut State, now: u64, id: u64, listener: u64, fx: &mut Fx) {
+fn acceptable(state: &mut State, now: u64, id: u64, listener: u64, effects: &mut Effects) {
     if !state.net.conns.contains_key(&id) {
         return;
     }
     if let Some(listener) = state.net.listeners.get_mut(&listener) {
         listener.backlog.push_back(id);
-        fx.wakes.append(&mut listener.wakers);
+        effects.wakes.append(&mut listener.wakers);
     } else {
-        conn::abort(state, now, id, 1, fx);
-        conn::close(state, now, id, 1, fx);
+        conn::abort(state, now, id, 1, effects);
+        conn::close(state, now, id, 1, effects);
     }
 }
 
@@ -217,7 +219,7 @@ impl SimHost {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         if !state.nodes[node].take_descriptor() {
-            state.bite(self.shared.now(), Cause::Descriptors, format_args!("listening at {addr} failed: EMFILE"));
+            state.hit(self.shared.now(), Cause::Descriptors, format_args!("listening at {addr} failed: EMFILE"));
             return Err(os_error(errno::EMFILE));
         }
         let id = state.net.next_listener;
@@ -243,9 +245,9 @@ impl Net for SimHost {
 
     fn connect(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Stream>> {
         Box::pin(async move {
-            let (reply, receiver) = oneshot::channel();
+            let (completion, receiver) = oneshot::channel();
             let now = self.shared.now();
-            self.shared.with(|state, fx| {
+            self.shared.with(|state, effects| {
                 self.check_alive(state, "connect")?;
                 let from = self.incarnation.node;
                 if !state.nodes[from].take_descriptor() {
@@ -260,9 +262,9 @@ impl Net for SimHost {
                     to: node_of(state, from, addr.ip()),
                     deadline: now + CONNECT_GIVE_UP_NS,
                     retry_ns: RETRY_NS,
-                    reply,
+                    completion,
                 };
-                attempt.knock(state, now, fx);
+                attempt.knock(state, now, effects);
                 Ok(())
             })?;
             receiver.await.unwrap_or_else(|_| Err(dead()))

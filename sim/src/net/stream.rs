@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::conn::{self, EndState};
 use crate::host::env::SimHost;
 use crate::host::node::Incarnation;
-use crate::host::{Shared, State};
+use crate::host::{SharedState, State};
 
 /// Which end of which connection, and whose.
 struct Socket {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     incarnation: Arc<Incarnation>,
     id: u64,
     end: usize,
@@ -27,10 +27,10 @@ impl Drop for Socket {
         // The end of the incarnation has closed everything.
         if self.incarnation.is_alive() {
             let now = self.shared.now();
-            self.shared.with(|state, fx| {
+            self.shared.with(|state, effects| {
                 let node = &mut state.nodes[self.incarnation.node];
                 node.descriptors = node.descriptors.saturating_sub(1);
-                conn::close(state, now, self.id, self.end, fx);
+                conn::close(state, now, self.id, self.end, effects);
             });
         }
     }
@@ -50,7 +50,7 @@ impl Socket {
 pub(super) fn open(host: &SimHost, state: &State, id: u64, end: usize) -> Option<Stream> {
     let conn = state.net.conns.get(&id)?;
     let socket =
-        |shared: &Arc<Shared>| Socket { shared: shared.clone(), incarnation: host.incarnation.clone(), id, end };
+        |shared: &Arc<SharedState>| Socket { shared: shared.clone(), incarnation: host.incarnation.clone(), id, end };
     let shared = Arc::new(socket(&host.shared));
     Some(Stream {
         local: conn.ends[end].addr,
@@ -67,7 +67,7 @@ impl AsyncRead for SimRead {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Socket { shared, id, end, .. } = &*self.0;
         let now = shared.now();
-        shared.with(|state, fx| {
+        shared.with(|state, effects| {
             self.0.check(state, "read")?;
             let Some(conn) = state.net.conns.get_mut(id) else { return Poll::Ready(Ok(())) };
             let this = &mut conn.ends[*end];
@@ -88,7 +88,7 @@ impl AsyncRead for SimRead {
                         break;
                     }
                 }
-                conn::after_read(state, now, *id, *end, fx);
+                conn::after_read(state, now, *id, *end, effects);
                 return Poll::Ready(Ok(()));
             }
             if let Some(error) = this.error.take() {
@@ -97,7 +97,7 @@ impl AsyncRead for SimRead {
             if this.fin_received || this.state != EndState::Open {
                 return Poll::Ready(Ok(()));
             }
-            fx.drop_later(this.reader.replace(context.waker().clone()));
+            effects.drop_later(this.reader.replace(context.waker().clone()));
             Poll::Pending
         })
     }
@@ -109,7 +109,7 @@ impl SimWrite {
     fn poll_with(&self, context: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let Socket { shared, id, end, .. } = &*self.0;
         let now = shared.now();
-        shared.with(|state, fx| {
+        shared.with(|state, effects| {
             self.0.check(state, "write")?;
             let Some(conn) = state.net.conns.get_mut(id) else {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -127,14 +127,14 @@ impl SimWrite {
             }
             let mut taken = conn.space(*end).min(wanted);
             if taken == 0 {
-                fx.drop_later(conn.ends[*end].writer.replace(context.waker().clone()));
+                effects.drop_later(conn.ends[*end].writer.replace(context.waker().clone()));
                 return Poll::Pending;
             }
             if conn.rng.u8(..) < 16 {
                 taken = conn.rng.usize(1..=taken);
             }
             conn.push(*end, gather(bufs, taken));
-            conn::pump(state, now, *id, *end, fx);
+            conn::pump(state, now, *id, *end, effects);
             Poll::Ready(Ok(taken))
         })
     }
@@ -173,11 +173,11 @@ impl AsyncWrite for SimWrite {
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Socket { shared, id, end, .. } = &*self.0;
         let now = shared.now();
-        Poll::Ready(shared.with(|state, fx| {
+        Poll::Ready(shared.with(|state, effects| {
             self.0.check(state, "shutdown")?;
             match state.net.conns.get(id) {
                 Some(conn) if conn.ends[*end].state == EndState::Open => {
-                    conn::finish(state, now, *id, *end, fx);
+                    conn::finish(state, now, *id, *end, effects);
                     Ok(())
                 }
                 _ => Err(io::ErrorKind::NotConnected.into()),
@@ -188,7 +188,7 @@ impl AsyncWrite for SimWrite {
 
 /// Does not keep the socket open.
 struct SimAbort {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     incarnation: Arc<Incarnation>,
     id: u64,
     end: usize,
@@ -198,10 +198,10 @@ impl Abort for SimAbort {
     fn abort(&self) {
         if self.incarnation.is_alive() {
             let now = self.shared.now();
-            self.shared.with(|state, fx| {
+            self.shared.with(|state, effects| {
                 let held = state.net.conns.get(&self.id).is_some_and(|conn| conn.ends[self.end].held);
                 if held {
-                    conn::abort(state, now, self.id, self.end, fx);
+                    conn::abort(state, now, self.id, self.end, effects);
                 }
             });
         }

@@ -1,10 +1,10 @@
 //! What is known about each offset and each value: acknowledged sends and reads put together.
 
-use crate::history::{Answer, History, Outcome, Partition, ReadId, SendId, Stamp, Value};
+use crate::history::{History, Outcome, Partition, ReadId, Response, SendId, Stamp, Value};
 
 /// The operation that something is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum Witness {
     /// An acknowledged send.
     Ack(SendId),
     /// An answered read.
@@ -29,7 +29,7 @@ pub struct Observed {
     /// When it was proven.
     pub at: Stamp,
     /// By what.
-    pub source: Source,
+    pub source: Witness,
 }
 
 /// Evidence of a whole history.
@@ -54,12 +54,12 @@ impl Evidence {
                     value: send.first_value + record,
                     digest: history.digest_of(send.first_value + record).unwrap_or_default(),
                     at,
-                    source: Source::Ack(SendId(index as u32)),
+                    source: Witness::Ack(SendId(index as u32)),
                 });
             }
         }
         for (index, read) in history.reads.iter().enumerate() {
-            let source = Source::Read(ReadId(index as u32));
+            let source = Witness::Read(ReadId(index as u32));
             by_partition[read.partition.0 as usize].extend(history.records(read).iter().map(|seen| Observed {
                 offset: seen.offset,
                 value: seen.value,
@@ -131,7 +131,7 @@ pub fn last_read(history: &History, evidence: &Evidence) -> Vec<Option<Vec<Value
     let mut all: Vec<Option<Vec<Value>>> = (0..history.partitions.len())
         .map(|index| complete(index).then(|| vec![0; evidence.end(Partition(index as u32)) as usize]))
         .collect();
-    for read in history.reads.iter().filter(|read| read.last && matches!(read.answer, Answer::Records { .. })) {
+    for read in history.reads.iter().filter(|read| read.last && matches!(read.response, Response::Records { .. })) {
         let Some(values) = &mut all[read.partition.0 as usize] else { continue };
         for seen in history.records(read) {
             if let Some(slot) = usize::try_from(seen.offset).ok().and_then(|at| values.get_mut(at)) {

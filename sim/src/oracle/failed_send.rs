@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, Outcome};
 
 /// Name of the property.
@@ -12,13 +12,13 @@ pub const NAME: &str = "failed send read";
 pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violation>) {
     for (partition, observed) in evidence.partitions() {
         let mut reported = BTreeSet::new();
-        for one in observed.iter().filter(|one| matches!(one.source, Source::Read(_))) {
+        for one in observed.iter().filter(|one| matches!(one.source, Witness::Read(_))) {
             let Some(id) = history.send_of(one.value) else { continue };
             if history.sends[id.0 as usize].outcome != Outcome::Failed || !reported.insert(one.value) {
                 continue;
             }
             let message = format!("value {} was refused, and yet it stands at offset {}", one.value, one.offset);
-            violations.push(Violation::new(NAME, partition, one.offset, message, &[Source::Ack(id), one.source]));
+            violations.push(Violation::new(NAME, partition, one.offset, message, &[Witness::Ack(id), one.source]));
         }
     }
 }

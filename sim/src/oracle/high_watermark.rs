@@ -1,7 +1,7 @@
 //! The high watermark never moves back: an answer to a question asked later tells at least as much, and at least
 //! what had been acknowledged.
 
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, Outcome, Partition, ReadId, SendId};
 
 /// Name of the property.
@@ -9,20 +9,20 @@ pub const NAME: &str = "high watermark monotone";
 
 /// Reports each answer that tells less than was known when it was asked.
 pub fn check(history: &History, _evidence: &Evidence, violations: &mut Vec<Violation>) {
-    let mut told: Vec<(u32, Partition, i64, Source)> = Vec::new();
+    let mut told: Vec<(u32, Partition, i64, Witness)> = Vec::new();
     for (index, read) in history.reads.iter().enumerate().filter(|(_, read)| read.high_watermark >= 0) {
-        told.push((read.ended.order, read.partition, read.high_watermark, Source::Read(ReadId(index as u32))));
+        told.push((read.ended.order, read.partition, read.high_watermark, Witness::Read(ReadId(index as u32))));
     }
     for (index, send) in history.sends.iter().enumerate() {
         if let (Outcome::Acked { base_offset }, Some(ended)) = (send.outcome, send.ended) {
             let end = base_offset + i64::from(send.records);
-            told.push((ended.order, send.partition, end, Source::Ack(SendId(index as u32))));
+            told.push((ended.order, send.partition, end, Witness::Ack(SendId(index as u32))));
         }
     }
     told.sort_unstable_by_key(|(order, ..)| *order);
     let mut by_begin: Vec<usize> = (0..history.reads.len()).collect();
     by_begin.sort_unstable_by_key(|&index| history.reads[index].began.order);
-    let mut highest: Vec<Option<(i64, Source)>> = vec![None; history.partitions.len()];
+    let mut highest: Vec<Option<(i64, Witness)>> = vec![None; history.partitions.len()];
     let mut told = told.into_iter().peekable();
     for index in by_begin {
         let read = &history.reads[index];
@@ -37,11 +37,11 @@ pub fn check(history: &History, _evidence: &Evidence, violations: &mut Vec<Viola
             continue;
         }
         let known = match source {
-            Source::Ack(_) => format!("offset {} was acknowledged", highest - 1),
+            Witness::Ack(_) => format!("offset {} was acknowledged", highest - 1),
             _ => format!("it was {highest}"),
         };
         let message = format!("{known}, and then it was {}", read.high_watermark);
-        let proof = [source, Source::Read(ReadId(index as u32))];
+        let proof = [source, Witness::Read(ReadId(index as u32))];
         violations.push(Violation::new(NAME, read.partition, read.high_watermark, message, &proof));
     }
 }

@@ -2,7 +2,7 @@
 //! watermark.
 
 use super::lost_write::granted_log_start;
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, ReadId};
 
 /// Name of the property.
@@ -28,14 +28,14 @@ pub fn check(history: &History, _evidence: &Evidence, violations: &mut Vec<Viola
         }
         let (highest, by) = highest[read.partition.0 as usize];
         let told = read.log_start;
-        let source = Source::Read(ReadId(index as u32));
-        let mut report = |message: String, proof: &[Source]| {
+        let source = Witness::Read(ReadId(index as u32));
+        let mut report = |message: String, proof: &[Witness]| {
             violations.push(Violation::new(NAME, read.partition, told, message, proof));
         };
         if told > granted_log_start(history, read) {
             report(format!("it moved to {told} without a permission"), &[source]);
         } else if told < highest {
-            report(format!("it was {highest} and then {told}"), &[Source::Read(ReadId(by as u32)), source]);
+            report(format!("it was {highest} and then {told}"), &[Witness::Read(ReadId(by as u32)), source]);
         } else if read.high_watermark >= 0 && told > read.high_watermark {
             report(format!("it is {told}, past the high watermark {}", read.high_watermark), &[source]);
         }

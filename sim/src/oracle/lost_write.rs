@@ -1,8 +1,8 @@
 //! What was acknowledged or seen is not missing for a reader that reads past it later; and no offset that was in the
 //! log is out of range later.
 
-use super::{Evidence, Source, Violation};
-use crate::history::{Answer, History, Partition, Read, ReadId};
+use super::{Evidence, Violation, Witness};
+use crate::history::{History, Partition, Read, ReadId, Response};
 
 /// Name of the property.
 pub const NAME: &str = "lost write";
@@ -14,22 +14,22 @@ pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violat
     by_begin.sort_by_key(|&index| history.reads[index].began.order);
     for index in by_begin {
         let read = &history.reads[index];
-        let source = Source::Read(ReadId(index as u32));
-        match read.answer {
-            Answer::OutOfRange => {
+        let source = Witness::Read(ReadId(index as u32));
+        match read.response {
+            Response::OutOfRange => {
                 let end = known_end.before(read);
                 if read.from < end && read.from >= granted_log_start(history, read) {
                     let message = format!("offset {} is out of range, but the log had reached {end}", read.from);
                     violations.push(Violation::new(NAME, read.partition, read.from, message, &[source]));
                 }
             }
-            Answer::Records { .. } => gaps(history, evidence, read, source, violations),
-            Answer::Offsets | Answer::Garbled => {}
+            Response::Records { .. } => gaps(history, evidence, read, source, violations),
+            Response::Offsets | Response::Garbled => {}
         }
     }
 }
 
-fn gaps(history: &History, evidence: &Evidence, read: &Read, source: Source, violations: &mut Vec<Violation>) {
+fn gaps(history: &History, evidence: &Evidence, read: &Read, source: Witness, violations: &mut Vec<Violation>) {
     let mut expected = read.from;
     for seen in history.records(read) {
         // A jump to an absurd offset is bounded by what is known.

@@ -43,7 +43,7 @@ mod two_values;
 mod uncommitted;
 mod unseen;
 
-pub use evidence::{Evidence, Observed, Source};
+pub use evidence::{Evidence, Observed, Witness};
 
 use crate::history::{History, Partition};
 
@@ -59,11 +59,11 @@ pub struct Violation {
     /// What was expected and what was found, in a sentence.
     pub message: String,
     /// The operations that prove it.
-    pub proof: Vec<Source>,
+    pub proof: Vec<Witness>,
 }
 
 impl Violation {
-    fn new(check: &'static str, partition: Partition, offset: i64, message: String, proof: &[Source]) -> Self {
+    fn new(check: &'static str, partition: Partition, offset: i64, message: String, proof: &[Witness]) -> Self {
         Self { check, partition: Some(partition), offset, message, proof: proof.to_vec() }
     }
 
@@ -74,14 +74,14 @@ impl Violation {
         for source in &self.proof {
             text.push_str("\n    ");
             text.push_str(&match source {
-                Source::Ack(send) => history.describe_send(*send),
-                Source::Read(read) => history.describe_read(*read),
-                Source::TimeQuery(index) => history.describe_time_query(&history.time_queries[*index as usize]),
-                Source::Creation(index) => history.describe_creation(&history.creations[*index as usize]),
-                Source::TopicList(index) => history.describe_topic_list(&history.topic_lists[*index as usize]),
+                Witness::Ack(send) => history.describe_send(*send),
+                Witness::Read(read) => history.describe_read(*read),
+                Witness::TimeQuery(index) => history.describe_time_query(&history.time_queries[*index as usize]),
+                Witness::Creation(index) => history.describe_creation(&history.creations[*index as usize]),
+                Witness::TopicList(index) => history.describe_topic_list(&history.topic_lists[*index as usize]),
             });
             // What was answered in the end was answered to the last attempt, not to the first.
-            let retried = if let Source::Ack(send) = source { history.describe_last_attempt(*send) } else { None };
+            let retried = if let Witness::Ack(send) = source { history.describe_last_attempt(*send) } else { None };
             if let Some(attempt) = retried {
                 text.push_str("\n      ");
                 text.push_str(&attempt);

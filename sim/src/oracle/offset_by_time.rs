@@ -1,7 +1,7 @@
 //! Asked for a time, the broker tells the first record with that timestamp or a later one; asked for the latest, a
 //! record of the largest timestamp. Timestamps are the clients' own and may go back.
 
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, Partition, TimeQuery};
 
 /// Name of the property.
@@ -18,7 +18,7 @@ pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violat
         let timeline = &timelines[query.partition.0 as usize];
         if let Some((offset, message)) = timeline.fault(query) {
             let known = evidence.first_at(query.partition, offset).map(|known| known.source);
-            let proof: Vec<Source> = known.into_iter().chain([Source::TimeQuery(index as u32)]).collect();
+            let proof: Vec<Witness> = known.into_iter().chain([Witness::TimeQuery(index as u32)]).collect();
             violations.push(Violation::new(NAME, query.partition, offset, message, &proof));
         }
     }

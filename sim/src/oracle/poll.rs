@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::lost_write::granted_log_start;
-use super::{Evidence, Source, Violation};
-use crate::history::{Answer, History, Partition, ReadId};
+use super::{Evidence, Violation, Witness};
+use crate::history::{History, Partition, ReadId, Response};
 
 /// Name of the property that nothing is jumped over.
 pub const SKIP: &str = "poll-skip";
@@ -15,10 +15,10 @@ pub const BACK: &str = "nonmonotonic poll";
 pub fn check(history: &History, _evidence: &Evidence, violations: &mut Vec<Violation>) {
     let mut next: BTreeMap<(u32, u32, Partition), i64> = BTreeMap::new();
     for (index, read) in history.reads.iter().enumerate() {
-        if !matches!(read.answer, Answer::Records { .. }) {
+        if !matches!(read.response, Response::Records { .. }) {
             continue;
         }
-        let proof = [Source::Read(ReadId(index as u32))];
+        let proof = [Witness::Read(ReadId(index as u32))];
         let expected = next.entry((read.reader, read.assignment, read.partition)).or_insert(read.from);
         for seen in history.records(read) {
             let allowed = seen.offset == *expected

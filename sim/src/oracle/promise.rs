@@ -6,7 +6,7 @@
 //! | power lost after a lying flush | missing records, and whatever was stored in their place, for operations that ended later |
 //! | a flipped bit in what was read | missing records (a damaged tail looks like a torn one) and unreadable answers |
 
-use super::{Source, Violation, corrupt, duplicate, high_watermark, lost_write, offset_by_time, poll, real_time};
+use super::{Violation, Witness, corrupt, duplicate, high_watermark, lost_write, offset_by_time, poll, real_time};
 use super::{send_order, served_changed, topics, two_values, uncommitted, unseen};
 use crate::history::{Beyond, History, Stamp};
 
@@ -43,13 +43,13 @@ pub fn explains(history: &History, violation: &Violation) -> bool {
     })
 }
 
-fn ended(history: &History, source: Source) -> u32 {
+fn ended(history: &History, source: Witness) -> u32 {
     let stamp: Stamp = match source {
-        Source::Ack(send) => history.sends[send.0 as usize].ended.unwrap_or_default(),
-        Source::Read(read) => history.reads[read.0 as usize].ended,
-        Source::TimeQuery(index) => history.time_queries[index as usize].ended,
-        Source::Creation(index) => history.creations[index as usize].ended.unwrap_or_default(),
-        Source::TopicList(index) => history.topic_lists[index as usize].ended,
+        Witness::Ack(send) => history.sends[send.0 as usize].ended.unwrap_or_default(),
+        Witness::Read(read) => history.reads[read.0 as usize].ended,
+        Witness::TimeQuery(index) => history.time_queries[index as usize].ended,
+        Witness::Creation(index) => history.creations[index as usize].ended.unwrap_or_default(),
+        Witness::TopicList(index) => history.topic_lists[index as usize].ended,
     };
     stamp.order
 }

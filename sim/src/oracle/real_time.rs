@@ -1,6 +1,6 @@
 //! A new offset is larger than every offset that had been acknowledged before its send began.
 
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, Outcome, Send, SendId};
 
 /// Name of the property.
@@ -33,7 +33,7 @@ pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violat
         let here = placed.filter(|(partition, _)| *partition == send.partition).map(|(_, one)| one.offset).min();
         let Some(offset) = here.filter(|&offset| offset <= acked_to) else { continue };
         let message = format!("offset {offset} was given to a send that began after {acked_to} was acknowledged");
-        let proof = [Source::Ack(id), Source::Ack(SendId(index as u32))];
+        let proof = [Witness::Ack(id), Witness::Ack(SendId(index as u32))];
         violations.push(Violation::new(NAME, send.partition, offset, message, &proof));
     }
 }

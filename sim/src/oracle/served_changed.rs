@@ -1,6 +1,6 @@
 //! What one incarnation of the broker served, a later one serves alike: same offset, same bytes.
 
-use super::{Evidence, Observed, Source, Violation};
+use super::{Evidence, Observed, Violation, Witness};
 use crate::history::History;
 
 /// Name of the property.
@@ -12,13 +12,13 @@ pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violat
         let mut first: Vec<Option<&Observed>> = vec![None; evidence.end(partition) as usize];
         let mut reported = vec![false; first.len()];
         for one in observed {
-            let Source::Read(read) = one.source else { continue };
+            let Witness::Read(read) = one.source else { continue };
             let Some(at) = usize::try_from(one.offset).ok().filter(|&at| at < first.len()) else { continue };
             let Some(before) = first[at] else {
                 first[at] = Some(one);
                 continue;
             };
-            let Source::Read(earlier) = before.source else { continue };
+            let Witness::Read(earlier) = before.source else { continue };
             let same_incarnation =
                 history.reads[earlier.0 as usize].incarnation == history.reads[read.0 as usize].incarnation;
             let same = before.value == one.value && before.digest == one.digest;

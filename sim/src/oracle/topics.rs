@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{Created, Creation, History, Stamp, Topic};
 
 /// Name of the property that no topic goes away.
@@ -46,7 +46,7 @@ fn lost(history: &History, known: &BTreeMap<&str, Known<'_>>, violations: &mut V
         for (name, topic) in known.iter().filter(|(name, topic)| is_due(topic) && !here.contains(*name)) {
             if let Some(first) = topic.first.filter(|_| reported.insert(*name)) {
                 let message = format!("topic {name} is not listed any more");
-                violations.push(violation(LOST, message, &[first.source, Source::TopicList(index as u32)]));
+                violations.push(violation(LOST, message, &[first.source, Witness::TopicList(index as u32)]));
             }
         }
     }
@@ -56,7 +56,7 @@ fn lost(history: &History, known: &BTreeMap<&str, Known<'_>>, violations: &mut V
 #[derive(Clone, Copy)]
 struct Proof<'a> {
     at: Stamp,
-    source: Source,
+    source: Witness,
     /// What it was said to be, if anything was said.
     topic: Option<&'a Topic>,
 }
@@ -80,7 +80,7 @@ impl<'a> Known<'a> {
         if self.first.is_none_or(|first| proof.at.before(first.at)) {
             self.first = Some(proof);
         }
-        let is_list = matches!(proof.source, Source::TopicList(_));
+        let is_list = matches!(proof.source, Witness::TopicList(_));
         if is_list && self.listed.is_none_or(|listed| proof.at.before(listed.at)) {
             self.listed = Some(proof);
         }
@@ -100,12 +100,12 @@ fn known(history: &History) -> BTreeMap<&str, Known<'_>> {
         let topic = known.entry(&creation.topic).or_default();
         topic.asked.push(creation);
         if let (Created::Done(described), Some(at)) = (&creation.outcome, creation.ended) {
-            topic.add(Proof { at, source: Source::Creation(index as u32), topic: described.as_ref() });
+            topic.add(Proof { at, source: Witness::Creation(index as u32), topic: described.as_ref() });
         }
     }
     for (index, list) in history.topic_lists.iter().enumerate() {
         for listed in &list.topics {
-            let proof = Proof { at: list.ended, source: Source::TopicList(index as u32), topic: Some(listed) };
+            let proof = Proof { at: list.ended, source: Witness::TopicList(index as u32), topic: Some(listed) };
             known.entry(&listed.name).or_default().add(proof);
         }
     }
@@ -116,6 +116,6 @@ fn may_have_made(creation: &Creation, listed: Stamp) -> bool {
     !creation.validate_only && creation.outcome != Created::Failed && creation.began.before(listed)
 }
 
-fn violation(check: &'static str, message: String, proof: &[Source]) -> Violation {
+fn violation(check: &'static str, message: String, proof: &[Witness]) -> Violation {
     Violation { check, partition: None, offset: -1, message, proof: proof.to_vec() }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::evidence::last_read;
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, Outcome, ReadId, Stamp, Value};
 
 /// Name of the property.
@@ -15,7 +15,7 @@ pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violat
     let last = last_read(history, evidence);
     let mut reported = BTreeSet::new();
     for (index, read) in history.reads.iter().enumerate() {
-        let source = Source::Read(ReadId(index as u32));
+        let source = Witness::Read(ReadId(index as u32));
         for seen in history.records(read) {
             let above = read.high_watermark >= 0 && seen.offset >= read.high_watermark;
             let message = if above {

@@ -1,7 +1,7 @@
 //! What was acknowledged is in the last read of everything, after healing.
 
 use super::evidence::{last_read, last_read_complete};
-use super::{Evidence, Source, Violation};
+use super::{Evidence, Violation, Witness};
 use crate::history::{History, Outcome, Partition, SendId};
 
 /// Name of the property.
@@ -30,7 +30,7 @@ pub fn check(history: &History, evidence: &Evidence, violations: &mut Vec<Violat
         let Some(absent) = values.find(|&value| present[value as usize] != Some(send.partition)) else { continue };
         let offset = if base_offset < 0 { -1 } else { base_offset + (absent - send.first_value) as i64 };
         let message = format!("value {absent} was acknowledged and is absent from the last read");
-        let proof = [Source::Ack(SendId(index as u32))];
+        let proof = [Witness::Ack(SendId(index as u32))];
         violations.push(Violation::new(NAME, send.partition, offset, message, &proof));
     }
 }

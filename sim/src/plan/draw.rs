@@ -1,18 +1,18 @@
 //! Drawing a plan from a scenario's rules.
 
-use super::{Action, Clients, Crash, Plan, What, Whom};
+use super::{Action, Clients, Crash, FaultKind, Machine, Plan};
 use crate::disk::{Injection, Keep};
 use crate::scenario::{self, Kind, Rule, Scenario};
 
 /// Plans drawn until one has faults enough for the run to prove anything.
 const DRAWS_MAX: u32 = 20;
-/// Not every fault bites: so many are planned for each that must have.
-const PLANNED_PER_BITE: u64 = 2;
+/// Not every fault hits: so many are planned for each that must have.
+const PLANNED_PER_HIT: u64 = 2;
 
 impl Plan {
     /// Draws a plan for a run with so many clients.
     pub fn draw(scenario: &Scenario, clients: u32, rng: &mut fastrand::Rng) -> Self {
-        let enough = scenario.checks.bitten_min * PLANNED_PER_BITE;
+        let enough = scenario.checks.hits_min * PLANNED_PER_HIT;
         let mut plan = Self::draw_once(scenario, clients, rng);
         for _ in 1..DRAWS_MAX {
             if plan.faults() as u64 >= enough {
@@ -44,31 +44,31 @@ impl Plan {
     }
 }
 
-fn draw(kind: &Kind, clients: u32, rng: &mut fastrand::Rng) -> What {
+fn draw(kind: &Kind, clients: u32, rng: &mut fastrand::Rng) -> FaultKind {
     match kind {
-        Kind::Crash(rule) => What::Crashes(crashes(rule, rng)),
+        Kind::Crash(rule) => FaultKind::Crashes(crashes(rule, rng)),
         Kind::SyncFailure(rule) => sync_failure(rule, rng),
         Kind::Stop(rule) => {
             let down_ms = rule.down_ms.draw(rng).into();
             let cut_us = (rng.f64() < rule.cut).then(|| rule.cut_us.draw(rng).into());
-            What::Stop { down_ms, cut_us }
+            FaultKind::Stop { down_ms, cut_us }
         }
-        Kind::Pause(rule) => What::Pause { for_ms: rule.for_ms.draw(rng).into() },
+        Kind::Pause(rule) => FaultKind::Pause { for_ms: rule.for_ms.draw(rng).into() },
         Kind::DiskFull(rule) => {
-            What::DiskFull { free_bytes: rule.free_bytes.draw(rng).into(), for_ms: rule.for_ms.draw(rng).into() }
+            FaultKind::DiskFull { free_bytes: rule.free_bytes.draw(rng).into(), for_ms: rule.for_ms.draw(rng).into() }
         }
         Kind::DiskTrouble(rule) => {
-            What::DiskTrouble { rates: rule.rates.clone(), for_ms: rule.for_ms.draw(rng).into() }
+            FaultKind::DiskTrouble { rates: rule.rates.clone(), for_ms: rule.for_ms.draw(rng).into() }
         }
         Kind::DiskFault(rule) => {
             let path = pick(&rule.paths, rng).cloned().unwrap_or_default();
             let injection = Injection { op: rule.op, path, nth: rule.nth.draw(rng).into(), fault: rule.fault };
-            What::DiskFault { injection, for_ms: rule.for_ms.draw(rng).into() }
+            FaultKind::DiskFault { injection, for_ms: rule.for_ms.draw(rng).into() }
         }
         Kind::FewDescriptors(rule) => {
-            What::FewDescriptors { max: rule.max.draw(rng), for_ms: rule.for_ms.draw(rng).into() }
+            FaultKind::FewDescriptors { max: rule.max.draw(rng), for_ms: rule.for_ms.draw(rng).into() }
         }
-        Kind::Resets(rule) => What::Resets {
+        Kind::Resets(rule) => FaultKind::Resets {
             clients: some_clients(clients, rule.some, rng),
             rate: f64::from(rule.per_million.draw(rng)) / 1e6,
             for_ms: rule.for_ms.draw(rng).into(),
@@ -79,22 +79,22 @@ fn draw(kind: &Kind, clients: u32, rng: &mut fastrand::Rng) -> What {
             let outward = !one_way || !inward;
             let clients = some_clients(clients, rule.some, rng);
             let reset = rng.f64() < rule.reset;
-            What::Partition { clients, inward, outward, for_ms: rule.for_ms.draw(rng).into(), reset }
+            FaultKind::Partition { clients, inward, outward, for_ms: rule.for_ms.draw(rng).into(), reset }
         }
-        Kind::SlowNetwork(rule) => What::SlowNetwork {
+        Kind::SlowNetwork(rule) => FaultKind::SlowNetwork {
             clients: some_clients(clients, rule.some, rng),
             link: pick(&rule.links, rng).cloned().unwrap_or_default(),
             for_ms: rule.for_ms.draw(rng).into(),
         },
         Kind::ClockJump(rule) => {
-            What::ClockJump { whom: whom(clients, rule.client, rng), by_ms: rule.by_ms.draw(rng).into() }
+            FaultKind::ClockJump { whom: whom(clients, rule.client, rng), by_ms: rule.by_ms.draw(rng).into() }
         }
-        Kind::ClockDrift(rule) => What::ClockDrift {
+        Kind::ClockDrift(rule) => FaultKind::ClockDrift {
             whom: whom(clients, rule.client, rng),
             ppm: rule.ppm.draw(rng).into(),
             for_ms: rule.for_ms.draw(rng).into(),
         },
-        Kind::ClientCrash(rule) => What::ClientCrash {
+        Kind::ClientCrash(rule) => FaultKind::ClientCrash {
             client: rng.u32(..clients.max(1)),
             power_loss: rng.f64() < rule.power,
             down_ms: rule.down_ms.draw(rng).into(),
@@ -116,7 +116,7 @@ fn crashes(rule: &scenario::Crash, rng: &mut fastrand::Rng) -> Vec<Crash> {
     crashes
 }
 
-fn sync_failure(rule: &scenario::SyncFailure, rng: &mut fastrand::Rng) -> What {
+fn sync_failure(rule: &scenario::SyncFailure, rng: &mut fastrand::Rng) -> FaultKind {
     let path = pick(&rule.paths, rng).cloned().unwrap_or_default();
     let op = crate::disk::OpKind::Sync;
     let injection = Injection { op, path, nth: rule.nth.draw(rng).into(), fault: crate::disk::Fault::Eio };
@@ -125,7 +125,7 @@ fn sync_failure(rule: &scenario::SyncFailure, rng: &mut fastrand::Rng) -> What {
         let after_us = rule.power_loss_ms.draw(rng) * 1000 + rng.u32(..1000);
         crash(after_us, 1.0, &rule.keep, rule.down_ms.draw(rng), rng)
     });
-    What::SyncFailure { injection, down_ms, then }
+    FaultKind::SyncFailure { injection, down_ms, then }
 }
 
 fn crash(after_us: u32, power: f64, keep: &[Keep], down_ms: u32, rng: &mut fastrand::Rng) -> Crash {
@@ -150,6 +150,6 @@ fn some_clients(clients: u32, some: f64, rng: &mut fastrand::Rng) -> Clients {
     Clients(numbers)
 }
 
-fn whom(clients: u32, client: f64, rng: &mut fastrand::Rng) -> Whom {
-    if clients > 0 && rng.f64() < client { Whom::Client(rng.u32(..clients)) } else { Whom::Broker }
+fn whom(clients: u32, client: f64, rng: &mut fastrand::Rng) -> Machine {
+    if clients > 0 && rng.f64() < client { Machine::Client(rng.u32(..clients)) } else { Machine::Broker }
 }

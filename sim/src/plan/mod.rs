@@ -37,7 +37,7 @@ pub struct Action {
     /// and not at all if the phase is over by then.
     pub at_ms: u64,
     /// What happens.
-    pub what: What,
+    pub what: FaultKind,
 }
 
 /// Which clients a fault concerns, by number; none named means all.
@@ -59,7 +59,7 @@ impl Clients {
 /// A machine of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Whom {
+pub enum Machine {
     /// The broker.
     #[default]
     Broker,
@@ -70,7 +70,7 @@ pub enum Whom {
 /// What happens. What does not name clients happens to the broker: there is one so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum What {
+pub enum FaultKind {
     /// Crashes one after the other.
     Crashes(Vec<Crash>),
     /// A flush fails and the broker stops by itself; perhaps power is lost after the restart.
@@ -163,7 +163,7 @@ pub enum What {
     ClockJump {
         /// Whose.
         #[serde(default)]
-        whom: Whom,
+        whom: Machine,
         /// Milliseconds.
         by_ms: i64,
     },
@@ -171,7 +171,7 @@ pub enum What {
     ClockDrift {
         /// Whose.
         #[serde(default)]
-        whom: Whom,
+        whom: Machine,
         /// Parts per million.
         ppm: i64,
         /// Milliseconds that it lasts.
@@ -235,7 +235,7 @@ impl Track {
         [Self::Process, Self::Space, Self::Disk, Self::Descriptors, Self::Network, Self::Clocks, Self::Clients];
 }
 
-impl What {
+impl FaultKind {
     /// The track that this stands on.
     pub fn track(&self) -> Track {
         match self {
@@ -254,8 +254,8 @@ impl Plan {
     /// How many single faults there are.
     pub fn faults(&self) -> usize {
         let count = |action: &Action| match &action.what {
-            What::Crashes(crashes) => crashes.len(),
-            What::SyncFailure { then: Some(_), .. } => 2,
+            FaultKind::Crashes(crashes) => crashes.len(),
+            FaultKind::SyncFailure { then: Some(_), .. } => 2,
             _ => 1,
         };
         self.actions.iter().map(count).sum()

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Clients, Crash, Plan, What, Whom};
+use super::{Clients, Crash, FaultKind, Machine, Plan};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -23,7 +23,7 @@ impl Display for Clients {
     }
 }
 
-impl Display for Whom {
+impl Display for Machine {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broker => write!(f, "the broker"),
@@ -32,7 +32,7 @@ impl Display for Whom {
     }
 }
 
-impl Display for What {
+impl Display for FaultKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Crashes(crashes) => {

@@ -75,18 +75,18 @@ fn a_plan_of_any_fault_survives_being_written_and_read() {
 
 #[test]
 fn swarm_switches_rules_off_in_some_seeds() {
-    let crashes = |seed| plan(seed).actions.iter().any(|action| matches!(action.what, What::Crashes(_)));
+    let crashes = |seed| plan(seed).actions.iter().any(|action| matches!(action.what, FaultKind::Crashes(_)));
     let with = (0..100).filter(|&seed| crashes(seed)).count();
     assert!((20..80).contains(&with), "{with}");
 }
 
 #[test]
 fn clients_named_are_clients_that_there_are() {
-    let named = |what: &What| match what {
-        What::Resets { clients, .. } | What::Partition { clients, .. } | What::SlowNetwork { clients, .. } => {
-            clients.0.clone()
-        }
-        What::ClientCrash { client, .. } => vec![*client],
+    let named = |what: &FaultKind| match what {
+        FaultKind::Resets { clients, .. }
+        | FaultKind::Partition { clients, .. }
+        | FaultKind::SlowNetwork { clients, .. } => clients.0.clone(),
+        FaultKind::ClientCrash { client, .. } => vec![*client],
         _ => Vec::new(),
     };
     let all: Vec<u32> = (0..20).flat_map(|seed| plan(seed).actions).flat_map(|action| named(&action.what)).collect();

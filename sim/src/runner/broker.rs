@@ -19,7 +19,7 @@ use super::report::Failure;
 use crate::disk::{DiskFaults, Fault, Keep};
 use crate::history::{Beyond, EventKind};
 use crate::host::{Exit, Node, Sim};
-use crate::plan::{Plan, Track, What};
+use crate::plan::{FaultKind, Plan, Track};
 use crate::workload::world::World;
 
 /// How long the keeper waits before it starts a broker again that ended by itself.
@@ -34,10 +34,10 @@ pub struct BrokerNode {
     /// The machine.
     pub node: Node,
     world: Arc<World>,
-    shared: Arc<Shared>,
+    shared: Arc<BrokerState>,
 }
 
-struct Shared {
+struct BrokerState {
     /// The incarnation that serves, 0 for none.
     serving: AtomicU32,
     /// Whether the broker is asked to stop.
@@ -57,8 +57,8 @@ impl BrokerNode {
     /// Starts the broker, and a keeper that starts it again when it ends by itself.
     pub fn start(sim: &Sim, node: Node, world: Arc<World>, config: Config, plan: &Plan) -> Self {
         let excuses =
-            |excuse: fn(&What) -> bool| AtomicBool::new(plan.actions.iter().any(|action| excuse(&action.what)));
-        let shared = Arc::new(Shared {
+            |excuse: fn(&FaultKind) -> bool| AtomicBool::new(plan.actions.iter().any(|action| excuse(&action.what)));
+        let shared = Arc::new(BrokerState {
             serving: AtomicU32::new(0),
             stop: watch::Sender::new(false),
             held: AtomicBool::new(false),
@@ -103,7 +103,7 @@ impl BrokerNode {
             }
             Some(keep) => {
                 self.world.event(EventKind::BrokerEnds, format!("broker loses power, which keeps {keep}"));
-                if self.node.disk().bitten_by(Fault::Lie) > 0 {
+                if self.node.disk().hits_by(Fault::Lie) > 0 {
                     self.world.exceed(Beyond::LossAfterLie);
                 }
                 let report = self.node.power_loss(keep);
@@ -242,12 +242,12 @@ impl BrokerNode {
     }
 }
 
-fn makes_flushes_fail(what: &What) -> bool {
-    what.track() == Track::Disk || matches!(what, What::SyncFailure { .. })
+fn makes_flushes_fail(what: &FaultKind) -> bool {
+    what.track() == Track::Disk || matches!(what, FaultKind::SyncFailure { .. })
 }
 
 /// The program of the broker's node.
-async fn serve(env: Env, config: Config, world: Arc<World>, shared: Arc<Shared>) {
+async fn serve(env: Env, config: Config, world: Arc<World>, shared: Arc<BrokerState>) {
     let number = world.incarnation();
     match Broker::start(env, config).await {
         Ok(broker) => {

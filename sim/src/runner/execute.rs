@@ -10,7 +10,7 @@ use crate::disk::{DiskFaults, Injection, Keep};
 use crate::history::Stamp;
 use crate::host::{Cause, Node, Sim};
 use crate::net::LinkConfig;
-use crate::plan::{Clients, Crash, Plan, Track, What, Whom};
+use crate::plan::{Clients, Crash, FaultKind, Machine, Plan, Track};
 use crate::scenario::Checks;
 use crate::workload::world::World;
 
@@ -34,7 +34,7 @@ pub struct Targets {
     pub checks: Arc<Checks>,
 }
 
-/// Carries out the plan; returns when the fault phase is over and every fault has ended. Says how many faults bit.
+/// Carries out the plan; returns when the fault phase is over and every fault has ended. Says how many faults hit.
 pub async fn execute(targets: &Targets, plan: &Plan) -> u64 {
     let began = targets.sim.now();
     let until = began + Duration::from_millis(plan.faults_ms);
@@ -42,7 +42,7 @@ pub async fn execute(targets: &Targets, plan: &Plan) -> u64 {
         let actions: Vec<_> = plan.actions.iter().filter(|action| action.what.track() == track).cloned().collect();
         let targets = targets.clone();
         madsim::task::spawn(async move {
-            let mut bitten = 0;
+            let mut hits = 0;
             for action in actions {
                 targets.sim.sleep_until(began + Duration::from_millis(action.at_ms)).await;
                 if targets.sim.now() > until {
@@ -50,19 +50,19 @@ pub async fn execute(targets: &Targets, plan: &Plan) -> u64 {
                     break;
                 }
                 let number = targets.world.fault_begins(&action.what);
-                bitten += targets.act(number, &action.what).await;
+                hits += targets.act(number, &action.what).await;
                 targets.world.fault_ends(number);
             }
-            bitten
+            hits
         })
     });
-    let mut bitten = 0;
+    let mut hits = 0;
     for track in tracks {
         // A track that panicked has panicked the run already.
-        bitten += track.await.unwrap_or_default();
+        hits += track.await.unwrap_or_default();
     }
     targets.sim.sleep_until(until).await;
-    bitten
+    hits
 }
 
 impl Targets {
@@ -76,95 +76,98 @@ impl Targets {
         }
     }
 
-    /// Does it, and says how many faults bit.
-    async fn act(&self, fault: u32, what: &What) -> u64 {
+    /// Does it, and says how many faults hit.
+    async fn act(&self, fault: u32, what: &FaultKind) -> u64 {
         match what {
-            What::Crashes(crashes) => {
-                let mut bitten = 0;
+            FaultKind::Crashes(crashes) => {
+                let mut hits = 0;
                 for one in crashes {
-                    bitten += u64::from(self.crash(fault, one).await);
+                    hits += u64::from(self.crash(fault, one).await);
                 }
-                return bitten;
+                return hits;
             }
-            What::SyncFailure { injection, down_ms, then } => {
-                let mut bitten = u64::from(self.sync_failure(fault, injection, *down_ms).await);
+            FaultKind::SyncFailure { injection, down_ms, then } => {
+                let mut hits = u64::from(self.sync_failure(fault, injection, *down_ms).await);
                 if let Some(one) = then {
-                    bitten += u64::from(self.crash(fault, one).await);
+                    hits += u64::from(self.crash(fault, one).await);
                 }
-                return bitten;
+                return hits;
             }
-            What::Stop { down_ms, cut_us } => return self.stop(fault, *down_ms, *cut_us).await.into(),
-            What::DiskFull { .. } | What::DiskTrouble { .. } | What::DiskFault { .. } | What::FewDescriptors { .. } => {
+            FaultKind::Stop { down_ms, cut_us } => return self.stop(fault, *down_ms, *cut_us).await.into(),
+            FaultKind::DiskFull { .. }
+            | FaultKind::DiskTrouble { .. }
+            | FaultKind::DiskFault { .. }
+            | FaultKind::FewDescriptors { .. } => {
                 self.act_on_disk(fault, what).await;
             }
-            What::Pause { for_ms } => {
+            FaultKind::Pause { for_ms } => {
                 kilo::sometimes!("sim.pause");
                 if self.broker.node.is_running() {
-                    self.bites(fault, "the broker stands still");
+                    self.hits(fault, "the broker stands still");
                 }
                 self.broker.node.pause();
                 self.pause(*for_ms).await;
                 self.broker.node.resume();
             }
-            What::ClientCrash { client, power_loss, down_ms } => {
+            FaultKind::ClientCrash { client, power_loss, down_ms } => {
                 if self.clients.get(*client).is_some_and(Node::is_running) {
-                    self.bites(fault, if *power_loss { "the client loses power" } else { "the client is killed" });
+                    self.hits(fault, if *power_loss { "the client loses power" } else { "the client is killed" });
                 }
                 self.clients.crash(&self.world, *client, *power_loss);
                 self.pause(*down_ms).await;
                 self.clients.restart(&self.world, *client);
             }
-            What::ClockJump { whom, by_ms } => {
+            FaultKind::ClockJump { whom, by_ms } => {
                 kilo::sometimes!("sim.clock_jump");
                 self.machine(*whom).inspect(|node| {
                     node.jump_wall_clock(*by_ms);
-                    self.bites(fault, "the clock jumps");
+                    self.hits(fault, "the clock jumps");
                 });
             }
-            What::ClockDrift { whom, ppm, for_ms } => {
+            FaultKind::ClockDrift { whom, ppm, for_ms } => {
                 kilo::sometimes!("sim.clock_drift");
                 self.machine(*whom).inspect(|node| {
                     node.drift_wall_clock(*ppm);
-                    self.bites(fault, "the clock begins to drift");
+                    self.hits(fault, "the clock begins to drift");
                 });
                 self.pause(*for_ms).await;
                 self.machine(*whom).inspect(|node| node.drift_wall_clock(0));
             }
-            What::Resets { .. } | What::Partition { .. } | What::SlowNetwork { .. } => {
+            FaultKind::Resets { .. } | FaultKind::Partition { .. } | FaultKind::SlowNetwork { .. } => {
                 self.act_on_links(fault, what).await
             }
         }
-        self.sim.has_bitten(fault).into()
+        self.sim.has_hit(fault).into()
     }
 
     /// Marks on the timeline that a fault is felt now.
-    fn bites(&self, fault: u32, what: &str) {
-        self.sim.note_bite(fault, format_args!("{what}"));
+    fn hits(&self, fault: u32, what: &str) {
+        self.sim.note_hit(fault, format_args!("{what}"));
     }
 
     async fn pause(&self, ms: u64) {
         self.sim.sleep(Duration::from_millis(ms)).await;
     }
 
-    async fn act_on_disk(&self, fault: u32, what: &What) {
+    async fn act_on_disk(&self, fault: u32, what: &FaultKind) {
         let disk = self.broker.node.disk();
         match what {
-            What::DiskFull { free_bytes, for_ms } => {
+            FaultKind::DiskFull { free_bytes, for_ms } => {
                 kilo::sometimes!("sim.disk_full");
                 self.sim.blame(Cause::DiskSpace, fault);
                 disk.set_capacity(Some(disk.used() + free_bytes));
                 self.pause(*for_ms).await;
                 disk.set_capacity(None);
             }
-            What::DiskTrouble { rates, for_ms } => {
+            FaultKind::DiskTrouble { rates, for_ms } => {
                 kilo::sometimes!("sim.disk_trouble");
                 self.sim.blame(Cause::DiskRates, fault);
                 disk.set_faults(rates.clone());
                 self.pause(*for_ms).await;
                 disk.set_faults(DiskFaults::default());
             }
-            What::DiskFault { injection, for_ms } => self.disk_fault(fault, injection, *for_ms).await,
-            What::FewDescriptors { max, for_ms } => {
+            FaultKind::DiskFault { injection, for_ms } => self.disk_fault(fault, injection, *for_ms).await,
+            FaultKind::FewDescriptors { max, for_ms } => {
                 kilo::sometimes!("sim.few_descriptors");
                 self.sim.blame(Cause::Descriptors, fault);
                 self.broker.node.limit_descriptors(*max);
@@ -175,23 +178,23 @@ impl Targets {
         }
     }
 
-    async fn act_on_links(&self, fault: u32, what: &What) {
+    async fn act_on_links(&self, fault: u32, what: &FaultKind) {
         self.sim.blame(Cause::Links, fault);
         match what {
-            What::Resets { clients, rate, for_ms } => {
+            FaultKind::Resets { clients, rate, for_ms } => {
                 kilo::sometimes!("sim.resets");
                 self.set_links(clients, &LinkConfig { reset: *rate, ..LinkConfig::default() });
                 self.pause(*for_ms).await;
                 self.set_links(clients, &LinkConfig::default());
             }
-            What::SlowNetwork { clients, link, for_ms } => {
+            FaultKind::SlowNetwork { clients, link, for_ms } => {
                 kilo::sometimes!("sim.slow_network");
-                self.bites(fault, "the links become slow");
+                self.hits(fault, "the links become slow");
                 self.set_links(clients, link);
                 self.pause(*for_ms).await;
                 self.set_links(clients, &LinkConfig::default());
             }
-            What::Partition { clients, inward, outward, for_ms, reset } => {
+            FaultKind::Partition { clients, inward, outward, for_ms, reset } => {
                 kilo::sometimes!("sim.partition");
                 for (client, node) in self.clients.some(clients) {
                     kilo::sometimes!("sim.partition_of_some", !clients.0.is_empty() && client > 0);
@@ -208,7 +211,7 @@ impl Targets {
                         let count = self.sim.net().reset(node, &self.broker.node);
                         if count > 0 {
                             let what = format_args!("connections of client {client} are reset: {count}");
-                            self.sim.note_bite(fault, what);
+                            self.sim.note_hit(fault, what);
                         }
                     }
                 }
@@ -219,21 +222,21 @@ impl Targets {
     }
 
     /// A machine, if the run has it.
-    fn machine(&self, whom: Whom) -> Option<&Node> {
+    fn machine(&self, whom: Machine) -> Option<&Node> {
         match whom {
-            Whom::Broker => Some(&self.broker.node),
-            Whom::Client(number) => self.clients.get(number),
+            Machine::Broker => Some(&self.broker.node),
+            Machine::Client(number) => self.clients.get(number),
         }
     }
 
     /// Crashes and starts again; says whether there was anything to crash.
     async fn crash(&self, fault: u32, crash: &Crash) -> bool {
         self.sim.sleep(Duration::from_micros(crash.after_us)).await;
-        let bites = self.broker.node.is_running();
-        if bites {
+        let hits = self.broker.node.is_running();
+        if hits {
             let in_what = if self.broker.is_serving() { "" } else { " as it starts" };
             let how = if crash.power_loss.is_some() { "loses power" } else { "is killed" };
-            self.bites(fault, &format!("the broker {how}{in_what}"));
+            self.hits(fault, &format!("the broker {how}{in_what}"));
         }
         self.broker.crash(crash.power_loss);
         self.sim.sleep(Duration::from_millis(crash.down_ms)).await;
@@ -242,22 +245,22 @@ impl Targets {
             self.broker.node.jump_wall_clock(crash.clock_by_ms);
         }
         self.broker.restart();
-        bites
+        hits
     }
 
     /// Asks the broker to stop, and starts it again; says whether it could be asked.
     async fn stop(&self, fault: u32, down_ms: u64, cut_us: Option<u64>) -> bool {
         let (sim, broker) = (&self.sim, &self.broker);
         let stop_within = Duration::from_millis(self.checks.stop_within_ms.into());
-        let (bites, asked_at) = (broker.ask_to_stop(), sim.now());
-        if bites {
-            self.bites(fault, "the broker is asked to stop");
+        let (hits, asked_at) = (broker.ask_to_stop(), sim.now());
+        if hits {
+            self.hits(fault, "the broker is asked to stop");
             let patience = cut_us.map_or(stop_within, Duration::from_micros);
             let ended = broker.ended(patience).await;
             match cut_us {
                 Some(_) if !ended => {
                     kilo::sometimes!("sim.power_loss_while_stopping");
-                    self.bites(fault, "the broker loses power as it stops");
+                    self.hits(fault, "the broker loses power as it stops");
                     broker.crash(Some(Keep::Some));
                 }
                 None if !ended => {
@@ -268,7 +271,7 @@ impl Targets {
         }
         sim.sleep(Duration::from_millis(down_ms)).await;
         broker.restart();
-        bites
+        hits
     }
 
     async fn disk_fault(&self, fault: u32, injection: &Injection, for_ms: u64) {
@@ -276,11 +279,11 @@ impl Targets {
         let id = disk.inject(injection.clone());
         self.sim.blame(Cause::Injection(id), fault);
         let until = self.sim.now() + Duration::from_millis(for_ms);
-        while !disk.has_bitten(id) && self.sim.now() < until {
+        while !disk.has_hit(id) && self.sim.now() < until {
             self.sim.sleep(LOOK_EVERY).await;
         }
-        let bitten = disk.remove_injection(id).is_some();
-        kilo::sometimes!("sim.disk_fault", bitten);
+        let hits = disk.remove_injection(id).is_some();
+        kilo::sometimes!("sim.disk_fault", hits);
     }
 
     /// Makes a flush fail and waits for the broker to stop itself, as it must; says whether there was such a flush.
@@ -291,7 +294,7 @@ impl Targets {
         let id = broker.node.disk().inject(injection.clone());
         sim.blame(Cause::Injection(id), fault);
         let until = sim.now() + SYNC_FAILURE_PATIENCE;
-        while !broker.node.disk().has_bitten(id) && broker.node.is_running() && sim.now() < until {
+        while !broker.node.disk().has_hit(id) && broker.node.is_running() && sim.now() < until {
             sim.sleep(LOOK_EVERY).await;
         }
         let met = broker.node.disk().remove_injection(id);

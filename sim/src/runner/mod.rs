@@ -98,18 +98,18 @@ fn run_here(run: &Run) -> Report {
         if run.timeline {
             sim.keep_positions();
         }
-        let mut bitten = 0;
+        let mut hits = 0;
         let world = match run.scenario.broker_config() {
-            Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures, &mut bitten).await,
+            Ok(config) => phases(&sim, &run.scenario, config, &clients, &plan, &mut failures, &mut hits).await,
             Err(error) => {
                 failures.push(Failure::new("scenario", error));
                 return Report::broken(run, plan, failures);
             }
         };
         let judged = judge(&sim, &world, &run.scenario.checks, &mut failures);
-        load(&run.scenario.checks, world.history().acknowledged() as u64, bitten, &mut failures);
+        load(&run.scenario.checks, world.history().acknowledged() as u64, hits, &mut failures);
         let report = Report::new(run, plan, failures, judged.beyond, &sim, &world.history());
-        let report = Report { bitten, judge_us: judged.took.as_micros() as u64, ..report };
+        let report = Report { hits, judge_us: judged.took.as_micros() as u64, ..report };
         if !run.timeline {
             return report;
         }
@@ -126,7 +126,7 @@ async fn phases(
     clients: &Clients,
     plan: &Plan,
     failures: &mut Vec<Failure>,
-    bitten: &mut u64,
+    hits: &mut u64,
 ) -> Arc<World> {
     let node = sim.create_node("broker");
     if !scenario.disk.speeds.is_empty() {
@@ -153,7 +153,7 @@ async fn phases(
     let checks = Arc::new(scenario.checks.clone());
     let targets = Targets { sim: sim.clone(), world: world.clone(), broker: broker.clone(), clients: nodes, checks };
     world.event(EventKind::Phase, "faults");
-    *bitten = execute::execute(&targets, plan).await;
+    *hits = execute::execute(&targets, plan).await;
     world.event(EventKind::Phase, "heal");
     targets.heal();
     let due = Due::from_now(sim, bound);
@@ -173,7 +173,7 @@ async fn phases(
     Due::from_now(sim, bound).comes(made_up).await;
     broker.excuse_no_more();
     liveness(&targets, clients, bound, failures).await;
-    if broker.node.disk().bitten_by(Fault::FlipBit) > 0 {
+    if broker.node.disk().hits_by(Fault::FlipBit) > 0 {
         world.exceed(Beyond::FlippedBit);
     }
     broker.collect(failures);
@@ -264,9 +264,9 @@ fn judge(sim: &Sim, world: &World, checks: &Checks, failures: &mut Vec<Failure>)
     let never = kilo::io::probe::snapshot().into_iter().filter(|(name, _)| name.starts_with("never."));
     failures.extend(never.map(|(name, count)| Failure::new("invariant", format!("{name} was hit {count} times"))));
     let history = world.history();
-    let began = crate::child::cpu_time();
+    let began = crate::seed_process::cpu_time();
     let verdict = oracle::judge(&history, &checks.without);
-    let took = crate::child::cpu_time().saturating_sub(began);
+    let took = crate::seed_process::cpu_time().saturating_sub(began);
     let refused = |failure: &mut Failure| {
         // Where records are lost, the state of their producers is too.
         let forgotten = failure.check == "complaint" && failure.what.contains("OUT_OF_ORDER_SEQUENCE_NUMBER");
@@ -287,9 +287,9 @@ fn judge(sim: &Sim, world: &World, checks: &Checks, failures: &mut Vec<Failure>)
 }
 
 /// A run with too little load, or too few faults, proves nothing.
-fn load(checks: &Checks, acknowledged: u64, bitten: u64, failures: &mut Vec<Failure>) {
+fn load(checks: &Checks, acknowledged: u64, hits: u64, failures: &mut Vec<Failure>) {
     let counted =
-        [("sends were acknowledged", acknowledged, checks.acknowledged_min), ("faults bit", bitten, checks.bitten_min)];
+        [("sends were acknowledged", acknowledged, checks.acknowledged_min), ("faults hit", hits, checks.hits_min)];
     for (what, found, least) in counted {
         if found < least {
             failures

@@ -68,8 +68,8 @@ pub struct Report {
     pub recoveries: u64,
     /// Faults in the plan.
     pub faults: u64,
-    /// Those that bit, as far as that can be told.
-    pub bitten: u64,
+    /// Those that hit, as far as that can be told.
+    pub hits: u64,
     /// Microseconds of processor time that judging took.
     pub judge_us: u64,
     /// What was not as it must be; empty if all is well.
@@ -138,7 +138,7 @@ impl Report {
             starts: 0,
             recoveries: 0,
             faults: plan.faults() as u64,
-            bitten: 0,
+            hits: 0,
             judge_us: 0,
             failures,
             beyond: Vec::new(),
@@ -165,7 +165,7 @@ impl Report {
     /// The one command that runs precisely this again.
     pub fn replay_command(&self) -> String {
         let mut command = format!("cargo sim replay {}", self.replay);
-        for mutant in crate::child::mutants() {
+        for mutant in crate::seed_process::mutants() {
             command.push_str(" --mutant ");
             command.push_str(&mutant);
         }
@@ -194,7 +194,7 @@ impl fmt::Display for Report {
         };
         writeln!(
             f,
-            "{} seed {}: {verdict}, {} of {} sends acknowledged, {} reads with {} records, {} starts, {} of {} faults bit, {}.{:03} \
+            "{} seed {}: {verdict}, {} of {} sends acknowledged, {} reads with {} records, {} starts, {} of {} faults hit, {}.{:03} \
              simulated seconds, trace {} ({} lines)",
             self.scenario,
             self.seed,
@@ -203,7 +203,7 @@ impl fmt::Display for Report {
             self.reads,
             self.records_read,
             self.starts,
-            self.bitten,
+            self.hits,
             self.faults,
             self.simulated_ms / 1000,
             self.simulated_ms % 1000,

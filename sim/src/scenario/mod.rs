@@ -201,8 +201,8 @@ pub struct Checks {
     pub fail_stop_within_ms: u32,
     /// `load`: so many sends must have been acknowledged.
     pub acknowledged_min: u64,
-    /// `load`: so many faults must have bitten.
-    pub bitten_min: u64,
+    /// `load`: so many faults must have hit.
+    pub hits_min: u64,
     /// Properties that are not judged, by name.
     pub without: Vec<String>,
 }
@@ -214,7 +214,7 @@ impl Default for Checks {
             stop_within_ms: 60_000,
             fail_stop_within_ms: 500,
             acknowledged_min: 0,
-            bitten_min: 0,
+            hits_min: 0,
             without: Vec::new(),
         }
     }

@@ -3,8 +3,8 @@
 use std::io;
 
 use super::Tries;
-use crate::child::{LOOK_EVERY, Request, Seed};
 use crate::plan::Plan;
+use crate::seed_process::{LOOK_EVERY, Request, Seed};
 
 /// The smallest plan so far, and how more are tried.
 pub struct Hunt {

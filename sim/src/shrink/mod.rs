@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use self::hunt::Hunt;
 use self::pieces::{Piece, assemble, pieces};
-use crate::child::{Request, Seed};
 use crate::plan::Plan;
 use crate::scenario::{Pinned, Scenario};
+use crate::seed_process::{Request, Seed};
 
 /// How hard candidates are tried.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! A plan taken apart into single faults, and put together again from some of them.
 
-use crate::plan::{Action, Plan, What};
+use crate::plan::{Action, FaultKind, Plan};
 
 /// A single fault: an action, and which part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub struct Piece {
 /// All single faults of a plan, in order.
 pub fn pieces(plan: &Plan) -> Vec<Piece> {
     let parts = |action: &Action| match &action.what {
-        What::Crashes(crashes) => crashes.len(),
-        What::SyncFailure { then: Some(_), .. } => 2,
+        FaultKind::Crashes(crashes) => crashes.len(),
+        FaultKind::SyncFailure { then: Some(_), .. } => 2,
         _ => 1,
     };
     plan.actions
@@ -29,18 +29,18 @@ pub fn assemble(plan: &Plan, left: &[Piece]) -> Plan {
     for (index, action) in plan.actions.iter().enumerate() {
         let has = |part: usize| left.contains(&Piece { action: index, part });
         let what = match &action.what {
-            What::Crashes(crashes) => {
+            FaultKind::Crashes(crashes) => {
                 let some: Vec<_> =
                     crashes.iter().enumerate().filter(|(part, _)| has(*part)).map(|(_, one)| one.clone()).collect();
-                (!some.is_empty()).then_some(What::Crashes(some))
+                (!some.is_empty()).then_some(FaultKind::Crashes(some))
             }
-            What::SyncFailure { injection, down_ms, then } if has(0) => {
+            FaultKind::SyncFailure { injection, down_ms, then } if has(0) => {
                 let then = then.clone().filter(|_| has(1));
-                Some(What::SyncFailure { injection: injection.clone(), down_ms: *down_ms, then })
+                Some(FaultKind::SyncFailure { injection: injection.clone(), down_ms: *down_ms, then })
             }
             // The crash that followed the failed flush, without it.
-            What::SyncFailure { then: Some(crash), .. } if has(1) => Some(What::Crashes(vec![crash.clone()])),
-            What::SyncFailure { .. } => None,
+            FaultKind::SyncFailure { then: Some(crash), .. } if has(1) => Some(FaultKind::Crashes(vec![crash.clone()])),
+            FaultKind::SyncFailure { .. } => None,
             whole => has(0).then(|| whole.clone()),
         };
         actions.extend(what.map(|what| Action { at_ms: action.at_ms, what }));

@@ -4,16 +4,16 @@ const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
 const canvas = $('canvas'), ctx = canvas.getContext('2d');
 const HEAD = 22, LEFT = 118, GRAPH = 140, LINES = 4;
-// A fault has its band, and a line below it for the marks where it bites.
+// A fault has its band, and a line below it for the marks where it hits something.
 const FAULT_BAND = 20, FAULT_ROW = 33, CLIENT_ROW_MIN = 26, CLIENT_ROW_MAX = 64;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 const colors = () => Object.fromEntries(['back', 'panel', 'text', 'faint', 'line', 'ok', 'maybe', 'failed', 'bad', 'onbad',
-  'read', 'query', 'fault', 'bite', 'down', 'starts', 'serves', 'stops', 'mark'].map(name => [name, css(name)]));
+  'read', 'query', 'fault', 'hit', 'down', 'starts', 'serves', 'stops', 'mark'].map(name => [name, css(name)]));
 let palette = colors();
 
 // What is shown: from..to in microseconds, and how far down.
 const view = { from: 0, to: Math.max(data.end, 1), down: 0 };
-let chosen = null, hovered = null, pointed = null, proof = new Set(), hits = [], hit = -1, failure = -1;
+let chosen = null, hovered = null, pointed = null, proof = new Set(), matches = [], hit = -1, failure = -1;
 
 // What was found again and again stands there once, with how often: the same words, or records of the same sends that
 // reader after reader saw.
@@ -41,10 +41,10 @@ for (const op of data.ops) {
 data.ops.sort((a, b) => a.t - b.t);
 const longest = data.ops.reduce((most, op) => Math.max(most, op.until - op.t), 0);
 const faultOf = new Map(data.faults.map(fault => [fault.number, fault]));
-for (const fault of data.faults) Object.assign(fault, { type: 'fault', text: fault.what, bites: [] });
-for (const bite of data.bites) {
-  Object.assign(bite, { type: 'bite', text: bite.what });
-  faultOf.get(bite.fault)?.bites.push(bite);
+for (const fault of data.faults) Object.assign(fault, { type: 'fault', text: fault.what, hits: [] });
+for (const hit of data.hits) {
+  Object.assign(hit, { type: 'hit', text: hit.what });
+  faultOf.get(hit.fault)?.hits.push(hit);
 }
 for (const event of data.events) Object.assign(event, { type: 'event', text: event.what });
 for (const life of data.lives) Object.assign(life, { type: 'life', text: 'incarnation ' + life.number });
@@ -197,28 +197,28 @@ function drawFaults(height) {
   for (const fault of data.faults) {
     const row = 1 + tracks.indexOf(fault.track), top = y(row) + 2, strong = fault === hovered || fault === chosen;
     if (!isSeen(fault.t, fault.e)) continue;
-    // What never bit is there, but pale.
-    ctx.globalAlpha = fault.bites.length ? 1 : .45;
+    // What never hit is there, but pale.
+    ctx.globalAlpha = fault.hits.length ? 1 : .45;
     bar(fault.t, fault.e, top, FAULT_BAND, palette.fault, '');
     ctx.globalAlpha = 1;
-    bar(fault.t, fault.e, top, FAULT_BAND, 'transparent', (fault.bites.length ? '' : 'did not bite: ') + fault.what);
+    bar(fault.t, fault.e, top, FAULT_BAND, 'transparent', (fault.hits.length ? '' : 'hit nothing: ') + fault.what);
     // Where one follows the other, they must not look like one.
-    if (isSeen(fault.t)) column(fault.t, fault.t, top, FAULT_BAND, palette.bite, .6);
+    if (isSeen(fault.t)) column(fault.t, fault.t, top, FAULT_BAND, palette.hit, .6);
     if (strong) {
       const left = Math.max(x(fault.t), LEFT), right = Math.min(x(fault.e), canvas.clientWidth);
       ctx.strokeStyle = palette.text; ctx.strokeRect(left + .5, top + .5, Math.max(right - left - 1, 1), FAULT_BAND - 1);
     }
-    if (fault.bites.length) column(fault.t, fault.e, y(row) + FAULT_ROW, height - y(row) - FAULT_ROW, palette.fault, .07);
+    if (fault.hits.length) column(fault.t, fault.e, y(row) + FAULT_ROW, height - y(row) - FAULT_ROW, palette.fault, .07);
   }
   for (const fault of data.faults) {
     const top = y(1 + tracks.indexOf(fault.track)) + FAULT_BAND + 2;
     let last = -9;
-    for (const bite of fault.bites) {
-      const px = x(bite.t), strong = bite === hovered || bite === chosen || hits.includes(bite);
-      if (!isSeen(bite.t) || px - last < 1 && !strong) continue;
+    for (const hit of fault.hits) {
+      const px = x(hit.t), strong = hit === hovered || hit === chosen || matches.includes(hit);
+      if (!isSeen(hit.t) || px - last < 1 && !strong) continue;
       last = px;
       const wide = strong ? 5 : 3.5;
-      ctx.fillStyle = strong ? palette.mark : palette.bite;
+      ctx.fillStyle = strong ? palette.mark : palette.hit;
       ctx.beginPath(); ctx.moveTo(px, top); ctx.lineTo(px - wide, top + 9); ctx.lineTo(px + wide, top + 9); ctx.fill();
       if (strong) upright(px, top + 9, height, palette.mark, [2, 3]);
     }
@@ -299,7 +299,7 @@ function drawTries(op, top, thick) {
 }
 
 function drawOps() {
-  const ops = inView(), arrows = $('show-arrows').checked && ops.length < 400, found = new Set(hits);
+  const ops = inView(), arrows = $('show-arrows').checked && ops.length < 400, found = new Set(matches);
   const thick = Math.max(lineHeight() - 1.5, 3);
   for (const down of downs) {
     column(down.t, down.e, y(clientRow(down.lane)) + 2, rows[clientRow(down.lane)].height - 4, palette.down, 1);

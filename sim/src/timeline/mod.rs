@@ -4,7 +4,7 @@
 //! | lane | what it shows |
 //! |---|---|
 //! | the broker | its incarnations: starting, serving, stopping; what failed |
-//! | one for each kind of fault | the faults of the plan as bands, with a mark where one bites |
+//! | one for each kind of fault | the faults of the plan as bands, with a mark where one hits |
 //! | one for each client that did anything | its sends and reads as bars, arrows to the broker and back |
 //! | positions | log end and durable end of a partition over time |
 
@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::lanes::{Lane, Lanes};
 use self::ops::Op;
 use crate::history::{EventKind, History, Stamp};
-use crate::oracle::{Source, Violation};
+use crate::oracle::{Violation, Witness};
 use crate::plan::Track;
 use crate::runner::Report;
 use crate::trace::PositionAt;
@@ -42,7 +42,7 @@ struct Data<'a> {
     lanes: Vec<Lane>,
     events: Vec<Event<'a>>,
     faults: Vec<Fault<'a>>,
-    bites: Vec<Bite>,
+    hits: Vec<Hit>,
     lives: Vec<Life>,
     ops: Vec<Op>,
     positions: BTreeMap<String, Vec<Step>>,
@@ -69,7 +69,7 @@ struct Fault<'a> {
 
 /// A moment at which a fault was felt.
 #[derive(Serialize)]
-struct Bite {
+struct Hit {
     t: u64,
     /// The fault's number.
     fault: u32,
@@ -125,7 +125,7 @@ pub fn page(report: &Report, world: &World, clients: &Clients, violations: &[Vio
         partitions: &history.partitions,
         events: events(&history),
         faults: faults(&history, end),
-        bites: bites(world),
+        hits: hits(world),
         lives: lives(&history, end),
         ops,
         positions: positions(world, &world.sim.positions()),
@@ -186,9 +186,9 @@ fn faults(history: &History, end: u64) -> Vec<Fault<'_>> {
     faults.into_values().collect()
 }
 
-fn bites(world: &World) -> Vec<Bite> {
-    let bites = world.sim.bites().into_iter();
-    bites.map(|bite| Bite { t: bite.at_ns / 1000, fault: bite.fault, what: bite.what }).collect()
+fn hits(world: &World) -> Vec<Hit> {
+    let hits = world.sim.hits().into_iter();
+    hits.map(|hit| Hit { t: hit.at_ns / 1000, fault: hit.fault, what: hit.what }).collect()
 }
 
 fn track_name(track: Track) -> &'static str {
@@ -255,12 +255,12 @@ fn failures(report: &Report, violations: &[Violation]) -> Vec<Failure> {
     all.map(|(failure, beyond)| {
         // Failures of a check are in the order of its violations.
         let violation = proofs.get_mut(failure.check.as_str()).and_then(Vec::pop);
-        let source = |source: &Source| match *source {
-            Source::Ack(send) => ('s', send.0),
-            Source::Read(read) => ('r', read.0),
-            Source::TimeQuery(index) => ('q', index),
-            Source::Creation(index) => ('c', index),
-            Source::TopicList(index) => ('l', index),
+        let source = |source: &Witness| match *source {
+            Witness::Ack(send) => ('s', send.0),
+            Witness::Read(read) => ('r', read.0),
+            Witness::TimeQuery(index) => ('q', index),
+            Witness::Creation(index) => ('c', index),
+            Witness::TopicList(index) => ('l', index),
         };
         Failure {
             check: failure.check.clone(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::lanes::Lanes;
 use super::us;
-use crate::history::{Answer, AttemptEnd, Created, History, Outcome, SendId, Stamp};
+use crate::history::{AttemptEnd, Created, History, Outcome, Response, SendId, Stamp};
 
 /// A send, a read, a question for an offset by time, the creation of a topic or a list of them.
 #[derive(Serialize)]
@@ -79,10 +79,10 @@ pub(super) fn ops(history: &History, lanes: &Lanes) -> Vec<Op> {
         let i = index as u32;
         let records = history.records(read);
         let ends = records.first().zip(records.last());
-        let s = match read.answer {
-            Answer::OutOfRange | Answer::Garbled => "bad",
-            Answer::Offsets => "empty",
-            Answer::Records { .. } => {
+        let s = match read.response {
+            Response::OutOfRange | Response::Garbled => "bad",
+            Response::Offsets => "empty",
+            Response::Records { .. } => {
                 if ends.is_some() {
                     "ok"
                 } else {

@@ -17,15 +17,15 @@ function fit() { show(0, data.end, .01); }
 // Brings something into view, a moment with what is around it.
 function go(thing) {
   if (thing.type === 'op') show(thing.t, thing.until);
-  else show(thing.t, thing.type === 'bite' ? thing.t : thing.e ?? thing.t, .25, 50000);
+  else show(thing.t, thing.type === 'hit' ? thing.t : thing.e ?? thing.t, .25, 50000);
 }
 
-const BITES_TOLD = 8;
+const HITS_TOLD = 8;
 // What faults had done shortly before something failed, or while it did.
-function lastBites(found) {
+function lastHits(found) {
   if (found.t == null) return '';
-  const felt = data.bites.filter(bite => bite.t >= found.t - 1e6 && bite.t <= found.e + 20000).slice(-BITES_TOLD);
-  return felt.length ? '\n\nfaults that bit shortly before:' + felt.map(bite => '\n  ' + time(bite.t) + ' ' + bite.text).join('') : '';
+  const felt = data.hits.filter(hit => hit.t >= found.t - 1e6 && hit.t <= found.e + 20000).slice(-HITS_TOLD);
+  return felt.length ? '\n\nfaults that hit shortly before:' + felt.map(hit => '\n  ' + time(hit.t) + ' ' + hit.text).join('') : '';
 }
 // The attempts of a send, the one that is pointed at marked.
 function attempts(op) {
@@ -46,17 +46,17 @@ function describe(thing) {
   if (!thing) return 'Point at something; click to keep it here.';
   if (thing.type === 'op') return thing.text.replace(/, /g, ',\n  ') + attempts(thing);
   const span = '\n  from ' + time(thing.t) + ' to ' + time(thing.e ?? thing.t);
-  if (thing.type === 'bite') return thing.text + '\n  at ' + time(thing.t) + '\n  fault ' + thing.fault + ': ' + (faultOf.get(thing.fault)?.what ?? '');
+  if (thing.type === 'hit') return thing.text + '\n  at ' + time(thing.t) + '\n  fault ' + thing.fault + ': ' + (faultOf.get(thing.fault)?.what ?? '');
   if (thing.type === 'event') return thing.text + '\n  at ' + time(thing.t);
-  if (thing.type === 'failure') return thing.text + when(thing) + lastBites(thing);
+  if (thing.type === 'failure') return thing.text + when(thing) + lastHits(thing);
   if (thing.type === 'life') {
     const serves = thing.serves === null ? '\n  never served' : '\n  served from ' + time(thing.serves);
     return thing.text + span + serves + (thing.end ? '\n  ' + thing.end : '');
   }
   if (thing.type !== 'fault') return thing.text + span;
-  const told = thing.bites.slice(0, BITES_TOLD).map(bite => '\n  ' + time(bite.t) + ' ' + bite.text).join('');
-  const more = thing.bites.length - BITES_TOLD;
-  return 'fault ' + thing.number + ': ' + thing.what + span + (told ? '\nit bit:' + told : '\n  it did not bite') +
+  const told = thing.hits.slice(0, HITS_TOLD).map(hit => '\n  ' + time(hit.t) + ' ' + hit.text).join('');
+  const more = thing.hits.length - HITS_TOLD;
+  return 'fault ' + thing.number + ': ' + thing.what + span + (told ? '\nit bit:' + told : '\n  it hit nothing') +
     (more > 0 ? '\n  and ' + more + ' more marks' : '');
 }
 
@@ -73,8 +73,8 @@ function pick(px, py) {
   }
   if (index <= tracks.length) {
     const faults = data.faults.filter(fault => fault.track === tracks[index - 1]);
-    const bite = nearest(faults.flatMap(fault => fault.bites).filter(covers));
-    return bite ?? faults.findLast(covers) ?? null;
+    const hit = nearest(faults.flatMap(fault => fault.hits).filter(covers));
+    return hit ?? faults.findLast(covers) ?? null;
   }
   const line = (py - y(index) - 3) / lineHeight();
   const found = inView().filter(op => clientRow(op.l) === index && covers(op));
@@ -120,7 +120,7 @@ function choose(index) {
   } else {
     if (found?.t != null) show(found.t, found.e, .35, 150000); else fit();
     // What it says stands on its card.
-    tell(found ? (found.place + when(found) + lastBites(found)) : describe(found));
+    tell(found ? (found.place + when(found) + lastHits(found)) : describe(found));
   }
 }
 
@@ -157,24 +157,24 @@ function search() {
     offset: op => within(op.o, +number[2]), value: op => within(op.v, +number[2]),
     send: op => op.k === 's' && op.i === +number[2], read: op => op.k === 'r' && op.i === +number[2],
   }[number[1]];
-  const all = [...data.ops, ...data.bites, ...data.faults, ...data.events, ...timed];
+  const all = [...data.ops, ...data.hits, ...data.faults, ...data.events, ...timed];
   const has = thing => thing.text.toLowerCase().includes(text) || thing.a?.some(has);
-  hits = !text || moment ? [] : (test ? data.ops.filter(test) : all.filter(has)).sort((a, b) => a.t - b.t);
+  matches = !text || moment ? [] : (test ? data.ops.filter(test) : all.filter(has)).sort((a, b) => a.t - b.t);
   hit = -1;
-  $('hits').textContent = !text ? '' : moment ? 'shown' : hits.length + ' found';
+  $('matches').textContent = !text ? '' : moment ? 'shown' : matches.length + ' found';
   if (moment) show(moment[1] * 1e6, moment[1] * 1e6, 0, 50000);
-  else if (hits.length) nextHit(); else draw();
+  else if (matches.length) nextHit(); else draw();
 }
 function nextHit() {
-  hit = (hit + 1) % hits.length;
-  $('hits').textContent = (hit + 1) + ' of ' + hits.length;
-  go(hits[hit]);
-  keep(hits[hit]);
+  hit = (hit + 1) % matches.length;
+  $('matches').textContent = (hit + 1) + ' of ' + matches.length;
+  go(matches[hit]);
+  keep(matches[hit]);
 }
-function nextBite() {
-  const after = chosen?.type === 'bite' ? data.bites.indexOf(chosen) + 1 : data.bites.findIndex(bite => bite.t >= view.from);
-  const bite = data.bites[after] ?? data.bites[0];
-  if (bite) { go(bite); keep(bite); }
+function nextHit() {
+  const after = chosen?.type === 'hit' ? data.hits.indexOf(chosen) + 1 : data.hits.findIndex(hit => hit.t >= view.from);
+  const hit = data.hits[after] ?? data.hits[0];
+  if (hit) { go(hit); keep(hit); }
 }
 
 function element(name, kind, ...content) {
@@ -198,9 +198,9 @@ function listFailures() {
   if (!data.failures.length) $('failures').append(element('p', '', data.summary));
 }
 
-// Broker, clients and phases, the faults, their bites, and the failures, in the order of their times.
+// Broker, clients and phases, the faults, their hits, and the failures, in the order of their times.
 function listEvents() {
-  const things = [...data.faults, ...data.bites, ...data.events, ...timed].sort((a, b) => a.t - b.t);
+  const things = [...data.faults, ...data.hits, ...data.events, ...timed].sort((a, b) => a.t - b.t);
   for (const thing of things) {
     const kind = thing.type === 'event' ? thing.kind : thing.type === 'failure' ? 'failure-event' : thing.type;
     const node = element('li', kind, element('time', '', time(thing.t)), thing.text.split('\n')[0]);
@@ -250,12 +250,12 @@ canvas.addEventListener('pointerup', event => {
   drag = null;
 });
 document.addEventListener('keydown', event => {
-  if (event.target.tagName === 'INPUT' && event.target.type === 'search') { if (event.key === 'Enter' && hits.length) nextHit(); return; }
+  if (event.target.tagName === 'INPUT' && event.target.type === 'search') { if (event.key === 'Enter' && matches.length) nextHit(); return; }
   const span = view.to - view.from, middle = (view.from + view.to) / 2;
   const action = {
     ArrowLeft: () => move(-span / 5), ArrowRight: () => move(span / 5), '+': () => zoom(.6, middle), '=': () => zoom(.6, middle),
-    '-': () => zoom(1 / .6, middle), 0: fit, b: nextBite, '/': () => $('search').focus(),
-    n: () => hits.length ? nextHit() : data.failures.length && choose((failure + 1) % data.failures.length),
+    '-': () => zoom(1 / .6, middle), 0: fit, b: nextHit, '/': () => $('search').focus(),
+    n: () => matches.length ? nextHit() : data.failures.length && choose((failure + 1) % data.failures.length),
   }[event.key];
   if (action && !event.ctrlKey && !event.metaKey) { event.preventDefault(); action(); }
 });

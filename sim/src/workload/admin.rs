@@ -88,16 +88,16 @@ fn begin(world: &World, plan: &AdminPlan, rng: &mut fastrand::Rng) -> Begun {
 /// Tries once; says whether the outcome is known.
 async fn create(world: &World, link: &Link, begun: &mut Begun) -> bool {
     let Begun { id, topic, may_exist } = begun;
-    let answer = match link.create_topics(std::slice::from_ref(topic)).await {
-        Ok(mut answers) => answers.remove(0),
+    let response = match link.create_topics(std::slice::from_ref(topic)).await {
+        Ok(mut responses) => responses.remove(0),
         Err(_) => {
             *may_exist = !topic.validate_only;
             return false;
         }
     };
-    let outcome = match answer.error {
+    let outcome = match response.error {
         ErrorCode::None if topic.validate_only => Created::Failed,
-        ErrorCode::None => Created::Done(Some(answer.topic)),
+        ErrorCode::None => Created::Done(Some(response.topic)),
         ErrorCode::TopicAlreadyExists if *may_exist => Created::Done(None),
         ErrorCode::InvalidPartitions if topic.partitions == 0 => Created::Failed,
         error if is_passing(error) => {
@@ -109,7 +109,7 @@ async fn create(world: &World, link: &Link, begun: &mut Begun) -> bool {
             Created::Failed
         }
     };
-    if answer.error == ErrorCode::None && topic.partitions == 0 {
+    if response.error == ErrorCode::None && topic.partitions == 0 {
         world.complain(format!("a topic without partitions is accepted: {topic:?}"));
     }
     let now_ns = world.now_ns();

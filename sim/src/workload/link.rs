@@ -42,8 +42,8 @@ pub struct Produced {
 }
 
 /// An answer to a Produce request, or the lack of one, as the end of an attempt.
-pub fn attempt_end(answer: &Result<Produced, Lost>, acks: i16) -> AttemptEnd {
-    match answer {
+pub fn attempt_end(response: &Result<Produced, Lost>, acks: i16) -> AttemptEnd {
+    match response {
         Ok(Produced { error: ErrorCode::None, .. }) if acks == 0 => AttemptEnd::Unasked,
         Ok(Produced { error: ErrorCode::None, base_offset }) => AttemptEnd::Acked { base_offset: *base_offset },
         Ok(Produced { error, .. }) => AttemptEnd::Refused(error.name()),
@@ -109,7 +109,7 @@ pub struct NewTopic {
 
 /// A topic's part of a CreateTopics answer.
 #[derive(Clone, Debug)]
-pub struct CreateAnswer {
+pub struct CreateResponse {
     /// Its error.
     pub error: ErrorCode,
     /// The topic; means nothing with an error.
@@ -152,7 +152,7 @@ impl Link {
             client_id: "workload".to_owned(),
             connect_timeout: world.request_timeout,
             request_timeout: world.request_timeout + MAX_WAIT_MAX,
-            answer_bytes_max: 64 << 20,
+            response_bytes_max: 64 << 20,
         };
         match Connection::connect(env, world.broker, config).await {
             Ok(connection) => Some(Self { world: world.clone(), connection, incarnation: world.incarnation() }),
@@ -167,10 +167,10 @@ impl Link {
         self.connection.abort();
     }
 
-    async fn call<R: Request>(&self, request: R, version: i16) -> Result<R::Answer, Lost> {
+    async fn call<R: Request>(&self, request: R, version: i16) -> Result<R::Response, Lost> {
         // Queued here and now: requests leave in the order of these calls.
         let call = self.connection.start_version(&request, version).map_err(|error| self.lost(&error))?;
-        call.answer().await.map_err(|error| self.lost(&error))
+        call.response().await.map_err(|error| self.lost(&error))
     }
 
     fn lost(&self, error: &CallError) -> Lost {
@@ -204,10 +204,10 @@ impl Link {
             self.connection.tell(&request).await.map_err(|error| self.lost(&error))?;
             return Ok(Produced { error: ErrorCode::None, base_offset: -1 });
         }
-        let answer = self.call(request, version).await?;
-        let parts = answer.responses.iter().flat_map(|topic| &topic.partition_responses);
+        let response = self.call(request, version).await?;
+        let parts = response.responses.iter().flat_map(|topic| &topic.partition_responses);
         let Some(part) = parts.clone().next().filter(|part| part.index == index) else {
-            self.world.complain(format!("a Produce answer leaves out the partition that was asked for: {answer:?}"));
+            self.world.complain(format!("a Produce answer leaves out the partition that was asked for: {response:?}"));
             return Err(Lost::Unknown);
         };
         Ok(Produced { error: ErrorCode::from(part.error_code), base_offset: part.base_offset })
@@ -238,12 +238,12 @@ impl Link {
             topics,
             ..Default::default()
         };
-        let answer = self.call(request, version).await?;
-        if answer.error_code != 0 {
-            self.world.complain(format!("a Fetch as a whole is refused: {}", ErrorCode::from(answer.error_code)));
+        let response = self.call(request, version).await?;
+        if response.error_code != 0 {
+            self.world.complain(format!("a Fetch as a whole is refused: {}", ErrorCode::from(response.error_code)));
         }
         let mut fetched = Vec::new();
-        for topic in &answer.responses {
+        for topic in &response.responses {
             for part in &topic.partitions {
                 let Some(partition) = self.world.partition(topic.topic.as_str(), part.partition_index) else {
                     self.world.complain(format!("a Fetch answer holds {}-{}", topic.topic, part.partition_index));
@@ -284,9 +284,9 @@ impl Link {
             ..Default::default()
         }];
         let request = messages::ListOffsetsRequestData { replica_id: -1, topics, ..Default::default() };
-        let answer = self.call(request, 7).await?;
-        let Some(part) = answer.topics.iter().flat_map(|topic| &topic.partitions).next() else {
-            self.world.complain(format!("a ListOffsets answer leaves out what was asked for: {answer:?}"));
+        let response = self.call(request, 7).await?;
+        let Some(part) = response.topics.iter().flat_map(|topic| &topic.partitions).next() else {
+            self.world.complain(format!("a ListOffsets answer leaves out what was asked for: {response:?}"));
             return Err(Lost::Unknown);
         };
         Ok(Placed { error: ErrorCode::from(part.error_code), offset: part.offset, timestamp: part.timestamp })
@@ -300,12 +300,12 @@ impl Link {
             producer_epoch: -1,
             ..Default::default()
         };
-        let answer = self.call(request, 4).await?;
-        Ok((ErrorCode::from(answer.error_code), answer.producer_id, answer.producer_epoch))
+        let response = self.call(request, 4).await?;
+        Ok((ErrorCode::from(response.error_code), response.producer_id, response.producer_epoch))
     }
 
     /// Creates topics, or checks whether they could be if the first of them says so; one answer a topic.
-    pub async fn create_topics(&self, topics: &[NewTopic]) -> Result<Vec<CreateAnswer>, Lost> {
+    pub async fn create_topics(&self, topics: &[NewTopic]) -> Result<Vec<CreateResponse>, Lost> {
         let creatable = |topic: &NewTopic| messages::create_topics::CreatableTopic {
             name: string(&topic.name),
             num_partitions: topic.partitions,
@@ -318,29 +318,29 @@ impl Link {
             validate_only: topics.first().is_some_and(|topic| topic.validate_only),
             ..Default::default()
         };
-        let answer = self.call(request, 7).await?;
-        for topic in answer.topics.iter().filter(|topic| topic.error_code == 0) {
+        let response = self.call(request, 7).await?;
+        for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
             self.world.learn_topic_id(topic.name.as_str(), hex(topic.topic_id.to_bytes()));
         }
-        let told = |name: &str| answer.topics.iter().find(|topic| topic.name.as_str() == name);
-        let mut answers = Vec::with_capacity(topics.len());
+        let told = |name: &str| response.topics.iter().find(|topic| topic.name.as_str() == name);
+        let mut responses = Vec::with_capacity(topics.len());
         for NewTopic { name, .. } in topics {
             let Some(topic) = told(name) else {
-                self.world.complain(format!("a CreateTopics answer leaves out {name}: {answer:?}"));
+                self.world.complain(format!("a CreateTopics answer leaves out {name}: {response:?}"));
                 return Err(Lost::Unknown);
             };
             let (id, partitions) = (topic.topic_id.to_bytes(), topic.num_partitions);
             let error = ErrorCode::from(topic.error_code);
-            answers.push(CreateAnswer { error, topic: Topic { name: name.clone(), id, partitions } });
+            responses.push(CreateResponse { error, topic: Topic { name: name.clone(), id, partitions } });
         }
-        Ok(answers)
+        Ok(responses)
     }
 
     /// Lists all topics.
     pub async fn topics(&self) -> Result<Vec<Topic>, Lost> {
-        let answer = self.call(messages::MetadataRequestData { topics: None, ..Default::default() }, 12).await?;
-        let mut topics = Vec::with_capacity(answer.topics.len());
-        for topic in &answer.topics {
+        let response = self.call(messages::MetadataRequestData { topics: None, ..Default::default() }, 12).await?;
+        let mut topics = Vec::with_capacity(response.topics.len());
+        for topic in &response.topics {
             let name = topic.name.as_ref().map(ToString::to_string).unwrap_or_default();
             if topic.error_code != 0 {
                 let error = ErrorCode::from(topic.error_code);

@@ -49,15 +49,15 @@ async fn send(world: &World, env: &Env, (link, connection): (&Link, u32), partit
         (id, history.begin_attempt(id, connection, link.incarnation, world.now_ns()))
     };
     let batch = builder.build().expect("one small record always fits");
-    let answer = link.produce(partition, &batch, -1, 9).await;
-    let outcome = match &answer {
-        Ok(answer) if answer.error == ErrorCode::None => Outcome::Acked { base_offset: answer.base_offset },
+    let response = link.produce(partition, &batch, -1, 9).await;
+    let outcome = match &response {
+        Ok(response) if response.error == ErrorCode::None => Outcome::Acked { base_offset: response.base_offset },
         Ok(_) | Err(Lost::Unknown | Lost::TimedOut) => Outcome::Maybe,
         Err(Lost::NeverSent) => Outcome::Failed,
     };
     let now_ns = world.now_ns();
     let mut history = world.history();
-    history.end_attempt(id, attempt, attempt_end(&answer, -1), now_ns);
+    history.end_attempt(id, attempt, attempt_end(&response, -1), now_ns);
     history.end_send(id, outcome, now_ns);
     drop(history);
     matches!(outcome, Outcome::Acked { .. })

@@ -114,7 +114,7 @@ impl Producer {
             return;
         }
         self.window.all_again();
-        let (answers, mut answered) = mpsc::unbounded_channel();
+        let (responses, mut answered) = mpsc::unbounded_channel();
         let mut phase = self.world.phase();
         while !self.is_done() {
             if self.may_begin() && self.env.now() >= self.next_at {
@@ -123,13 +123,13 @@ impl Producer {
                 self.next_at = self.next_at + Duration::from_millis(pause.into());
             }
             while let Some(item) = self.window.next_to_send() {
-                self.submit(link, item, &answers).await;
+                self.submit(link, item, &responses).await;
             }
             let wait = if self.may_begin() { self.next_at } else { self.env.now() + Duration::from_secs(1) };
             tokio::select! {
                 biased;
-                Some((send, answer)) = answered.recv() => {
-                    if self.take(send, answer) {
+                Some((send, response)) = answered.recv() => {
+                    if self.take(send, response) {
                         break;
                     }
                     if self.window.is_held() || !self.window.is_in_flight() && self.window.len() > 0 {
@@ -140,20 +140,20 @@ impl Producer {
                 () = self.env.sleep_until(wait) => {}
             }
         }
-        self.give_up(link, answers, answered).await;
+        self.give_up(link, responses, answered).await;
     }
 
     /// The connection is over: what was answered before counts, the rest is unknown.
     async fn give_up(
         &mut self,
         link: &Link,
-        answers: mpsc::UnboundedSender<Answered>,
+        responses: mpsc::UnboundedSender<Answered>,
         mut answered: mpsc::UnboundedReceiver<Answered>,
     ) {
         link.abort();
-        drop(answers);
-        while let Some((send, answer)) = answered.recv().await {
-            self.take(send, answer);
+        drop(responses);
+        while let Some((send, response)) = answered.recv().await {
+            self.take(send, response);
         }
         if !self.plan.idempotent {
             for item in self.window.take_all() {
@@ -202,33 +202,33 @@ impl Producer {
         }
     }
 
-    /// Sends an item. Its place on the connection is taken when this returns; its answer comes through `answers`.
-    async fn submit(&self, link: &Arc<Link>, item: Item, answers: &mpsc::UnboundedSender<Answered>) {
+    /// Sends an item. Its place on the connection is taken when this returns; its answer comes through `responses`.
+    async fn submit(&self, link: &Arc<Link>, item: Item, responses: &mpsc::UnboundedSender<Answered>) {
         let Item { send, partition, batch, .. } = item;
         let (acks, version) = (self.plan.acks, self.plan.versions.produce);
-        let (link, answers, world) = (link.clone(), answers.clone(), self.world.clone());
+        let (link, responses, world) = (link.clone(), responses.clone(), self.world.clone());
         let attempt = world.history().begin_attempt(send, self.connections, link.incarnation, world.now_ns());
         let mut call = Box::pin(async move {
-            let answer = link.produce(partition, &batch, acks, version).await;
+            let response = link.produce(partition, &batch, acks, version).await;
             // Told here, since a producer that waits before it tries again takes the answer later.
             let now_ns = world.now_ns();
-            world.history().end_attempt(send, attempt, attempt_end(&answer, acks), now_ns);
-            (send, answer)
+            world.history().end_attempt(send, attempt, attempt_end(&response, acks), now_ns);
+            (send, response)
         });
         // The first poll queues the request, so that requests leave in the order of these calls.
         let first = std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
-        if let Poll::Ready(answer) = first {
-            let _ = answers.send(answer);
+        if let Poll::Ready(response) = first {
+            let _ = responses.send(response);
             return;
         }
         self.env.spawn("produce", async move {
-            let _ = answers.send(call.await);
+            let _ = responses.send(call.await);
         });
     }
 
     /// Takes an answer; says whether the connection is over.
-    fn take(&mut self, send: SendId, answer: Result<Produced, Lost>) -> bool {
-        match answer {
+    fn take(&mut self, send: SendId, response: Result<Produced, Lost>) -> bool {
+        match response {
             Err(lost) => {
                 let outcome = if lost == Lost::NeverSent { Outcome::Failed } else { Outcome::Maybe };
                 self.unless_retried(send, outcome);
@@ -266,7 +266,7 @@ impl Producer {
         let sequence = self.window.sequence(send).map_or_else(String::new, |what| format!(" ({what})"));
         self.world.complain(format!("a good request is refused with {error}: {line}{sequence}"));
         if out_of_order {
-            // Tried again for ever, so that the run shows whether it heals.
+            // Tried again forever, so that the run shows whether it heals.
             self.unless_retried(send, Outcome::Maybe);
         } else {
             self.window.remove(send);

@@ -15,7 +15,7 @@ use super::link::{FetchQuestion, Fetched, Link, Lost, Versions, Which};
 use super::producer::is_passing;
 use super::record;
 use super::world::{Phase, World};
-use crate::history::{Answer, Partition, Read, Seen, Stamp, TimeQuery};
+use crate::history::{Partition, Read, Response, Seen, Stamp, TimeQuery};
 use crate::scenario::Range;
 
 /// What a reader does, drawn by the seed.
@@ -54,7 +54,7 @@ const ASKED_AGO_MS_MAX: i64 = 20_000;
 /// The reader number of the last read.
 const LAST_READER: u32 = u32::MAX;
 
-struct Reader {
+struct PollingReader {
     world: Arc<World>,
     env: Env,
     plan: ReaderPlan,
@@ -79,7 +79,7 @@ pub async fn run(world: Arc<World>, env: Env, plan: ReaderPlan) {
     let rng = env.rng("reader");
     let next = vec![0; plan.partitions.len()];
     let assignment = world.next_session();
-    let mut reader = Reader { world, env, plan, rng, assignment, next, look_back: None, last: false };
+    let mut reader = PollingReader { world, env, plan, rng, assignment, next, look_back: None, last: false };
     while *reader.world.phase().borrow() == Phase::Run {
         if let Some(link) = Link::open(&reader.world, &reader.env).await {
             reader.serve(&link).await;
@@ -90,7 +90,7 @@ pub async fn run(world: Arc<World>, env: Env, plan: ReaderPlan) {
     }
 }
 
-impl Reader {
+impl PollingReader {
     async fn serve(&mut self, link: &Link) {
         while *self.world.phase().borrow() == Phase::Run {
             let asked = match self.rng.u8(..) {
@@ -157,7 +157,7 @@ impl Reader {
             let began = self.stamp();
             let told = link.offset(partition, which).await?;
             if told.error == ErrorCode::None {
-                self.record(link, began, 0, &told, Answer::Offsets, &[]);
+                self.record(link, began, 0, &told, Response::Offsets, &[]);
             } else {
                 self.refused(partition, told.error).await;
             }
@@ -211,16 +211,16 @@ impl Reader {
                     if let Some(last) = seen.last() {
                         self.next[at] = last.offset + 1;
                     }
-                    self.record(link, began, from, &fetched, Answer::Records { seen: 0..0 }, &seen);
+                    self.record(link, began, from, &fetched, Response::Records { seen: 0..0 }, &seen);
                 }
                 Err(what) => {
                     self.world.sim.trace(format_args!("garbled answer: {what}"));
-                    self.record(link, began, from, &fetched, Answer::Garbled, &[]);
+                    self.record(link, began, from, &fetched, Response::Garbled, &[]);
                     self.pause().await;
                 }
             },
             ErrorCode::OffsetOutOfRange => {
-                self.record(link, began, from, &fetched, Answer::OutOfRange, &[]);
+                self.record(link, began, from, &fetched, Response::OutOfRange, &[]);
                 self.ask_end(link, fetched.partition).await?;
                 self.assignment = self.world.next_session();
                 self.next[at] = 0;
@@ -248,7 +248,7 @@ impl Reader {
         self.world.history().stamp(now_ns)
     }
 
-    fn record(&self, link: &Link, began: Stamp, from: i64, told: &Fetched, answer: Answer, seen: &[Seen]) {
+    fn record(&self, link: &Link, began: Stamp, from: i64, told: &Fetched, response: Response, seen: &[Seen]) {
         let now_ns = self.world.now_ns();
         let mut history = self.world.history();
         let ended = history.stamp(now_ns);
@@ -265,7 +265,7 @@ impl Reader {
             high_watermark: if told_offsets { told.high_watermark } else { -1 },
             log_start: if told_offsets { told.log_start } else { -1 },
             last: self.last,
-            answer,
+            response,
         };
         history.end_read(read, seen);
     }
@@ -312,7 +312,7 @@ pub async fn last_read(world: Arc<World>, env: Env) {
     let rng = env.rng("last read");
     let next = vec![0; plan.partitions.len()];
     let assignment = world.next_session();
-    let mut reader = Reader { world, env, plan, rng, assignment, next, look_back: None, last: true };
+    let mut reader = PollingReader { world, env, plan, rng, assignment, next, look_back: None, last: true };
     loop {
         if let Some(link) = Link::open(&reader.world, &reader.env).await {
             // Whatever was begun before is known to the broker's log when the first answer is here.
@@ -331,7 +331,7 @@ pub async fn last_read(world: Arc<World>, env: Env) {
     }
 }
 
-impl Reader {
+impl PollingReader {
     /// Whether everything has been read; marks the partitions in the history where that is so.
     fn is_complete(&self) -> bool {
         let mut history = self.world.history();

@@ -7,7 +7,7 @@ use kilo::io::Env;
 use kilo::wire::ErrorCode;
 
 use super::admin::NO_ADMIN;
-use super::link::{CreateAnswer, Link, NewTopic};
+use super::link::{CreateResponse, Link, NewTopic};
 use super::producer::is_passing;
 use super::world::World;
 use crate::history::Created;
@@ -20,19 +20,20 @@ pub async fn create_topics(world: Arc<World>, env: Env, topics: Vec<(String, i32
     let topics: Vec<_> = topics.into_iter().map(new).collect();
     loop {
         if let Some(link) = Link::open(&world, &env).await
-            && let Ok(answers) = link.create_topics(&topics).await
+            && let Ok(responses) = link.create_topics(&topics).await
         {
             link.abort();
-            let there = |answer: &CreateAnswer| matches!(answer.error, ErrorCode::None | ErrorCode::TopicAlreadyExists);
-            if answers.iter().all(there) {
-                for (creation, answer) in begun.iter().zip(answers) {
-                    let described = (answer.error == ErrorCode::None).then_some(answer.topic);
+            let there =
+                |response: &CreateResponse| matches!(response.error, ErrorCode::None | ErrorCode::TopicAlreadyExists);
+            if responses.iter().all(there) {
+                for (creation, response) in begun.iter().zip(responses) {
+                    let described = (response.error == ErrorCode::None).then_some(response.topic);
                     let now_ns = world.now_ns();
                     world.history().end_creation(*creation, Created::Done(described), now_ns);
                 }
                 return;
             }
-            for CreateAnswer { error, .. } in answers.iter().filter(|one| !there(one) && !is_passing(one.error)) {
+            for CreateResponse { error, .. } in responses.iter().filter(|one| !there(one) && !is_passing(one.error)) {
                 world.complain(format!("CreateTopics is refused: {error}"));
             }
         }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::history::{Beyond, EventKind, History, Partition};
 use crate::host::Sim;
-use crate::plan::What;
+use crate::plan::FaultKind;
 use crate::trace::Seconds;
 
 /// What clients are asked to do.
@@ -141,7 +141,7 @@ impl World {
     }
 
     /// A fault begins; returns its number.
-    pub fn fault_begins(&self, what: &What) -> u32 {
+    pub fn fault_begins(&self, what: &FaultKind) -> u32 {
         let number = self.faults.fetch_add(1, Ordering::Relaxed);
         self.event(EventKind::FaultBegins { number, track: what.track() }, what.to_string());
         number

@@ -99,7 +99,7 @@ fn a_failed_flush_loses_what_it_covered_though_reads_see_it() {
         assert_eq!(error.raw_os_error(), Some(5));
         assert_eq!(contents(&env).await, page(2)[0]);
         file.sync_data().await.expect("has nothing left to do");
-        assert_eq!(node.disk().bitten().into_iter().collect::<Vec<_>>(), [("sync Eio".to_owned(), 1)]);
+        assert_eq!(node.disk().hits().into_iter().collect::<Vec<_>>(), [("sync Eio".to_owned(), 1)]);
         node.power_loss(Keep::All);
         contents(&node.enter()).await != page(2)[0]
     });

@@ -122,10 +122,10 @@ async fn append(env: &Env, log: &Arc<PartitionLog>, model: &Mutex<Model>, rng: &
         }
     };
     let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
-    let Ok(room) = log.reserve(&batch, env.now() + Duration::from_secs(1)).await else {
+    let Ok(permit) = log.reserve(&batch, env.now() + Duration::from_secs(1)).await else {
         return false;
     };
-    let Ok(pending) = log.append(batch.clone(), &facts, batch.size(), room) else {
+    let Ok(pending) = log.append(batch.clone(), &facts, batch.size(), permit) else {
         return false;
     };
     let base_offset = pending.base_offset;
@@ -205,7 +205,7 @@ async fn scenario(sim: Sim) {
             sim.sleep(Duration::from_micros(rng.u64(0..800_000))).await;
             node.limit_descriptors(u32::MAX);
             sim.sleep(Duration::from_micros(rng.u64(0..800_000))).await;
-            assert!(node.is_running(), "seed {}: a want of descriptors passes by itself", sim.seed());
+            assert!(node.is_running(), "seed {}: a lack of descriptors is transient", sim.seed());
         }
         if rng.u8(0..5) == 0 {
             manager.close().await;

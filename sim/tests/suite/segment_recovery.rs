@@ -62,16 +62,16 @@ impl Model {
     }
 }
 
-type Shared = Arc<Mutex<Model>>;
+type SharedModel = Arc<Mutex<Model>>;
 
-fn lock(model: &Shared) -> MutexGuard<'_, Model> {
+fn lock(model: &SharedModel) -> MutexGuard<'_, Model> {
     model.lock().expect("a life that panics fails the test before")
 }
 
 /// The files of one life.
 struct Log {
     env: Env,
-    model: Shared,
+    model: SharedModel,
     rng: fastrand::Rng,
     context: SegmentContext,
     dir: PartitionDir,
@@ -87,7 +87,7 @@ impl Log {
     }
 
     /// Recovers what there is. Errors of the disk end the life.
-    async fn open(env: Env, model: Shared) -> Result<Self, Box<dyn std::error::Error>> {
+    async fn open(env: Env, model: SharedModel) -> Result<Self, Box<dyn std::error::Error>> {
         let mut rng = env.rng("segment_recovery");
         let data = Path::new("/data");
         let name = PartitionName::new("t", PARTITION.topic, PARTITION.index)?;
@@ -316,7 +316,7 @@ impl Log {
     }
 }
 
-async fn life(env: Env, model: Shared) -> Result<(), Box<dyn std::error::Error>> {
+async fn life(env: Env, model: SharedModel) -> Result<(), Box<dyn std::error::Error>> {
     let mut log = Log::open(env, model).await?;
     loop {
         match log.rng.u8(0..20) {
@@ -332,7 +332,7 @@ async fn life(env: Env, model: Shared) -> Result<(), Box<dyn std::error::Error>>
 }
 
 /// Damages one index file at rest, which must not be noticed.
-fn damage_an_index(node: &Node, model: &Shared, rng: &mut fastrand::Rng) {
+fn damage_an_index(node: &Node, model: &SharedModel, rng: &mut fastrand::Rng) {
     let is_index = |path: &Path| {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         [FileKind::Index, FileKind::TimeIndex].iter().any(|kind| kind.suffix().strip_prefix('.') == Some(extension))
@@ -346,7 +346,7 @@ fn damage_an_index(node: &Node, model: &Shared, rng: &mut fastrand::Rng) {
 }
 
 fn check(seed: u64) -> Model {
-    let model = Shared::default();
+    let model = SharedModel::default();
     let shared = model.clone();
     run(SimConfig::new(seed), |sim| async move {
         let mut rng = sim.rng("segment_recovery");

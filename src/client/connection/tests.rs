@@ -9,11 +9,11 @@ use kilo_wire::header::RequestHeader;
 use kilo_wire::messages::api_versions::ApiVersion;
 use kilo_wire::messages::metadata::MetadataRequestTopic;
 use kilo_wire::messages::produce_types::ProduceRequestData;
-use kilo_wire::messages::{MetadataRequestData, MetadataResponseData, decode_request, encode_answer};
+use kilo_wire::messages::{MetadataRequestData, MetadataResponseData, decode_request, encode_response};
 
 /// What the peer does about a request.
 enum Act {
-    Answer(Bytes),
+    Response(Bytes),
     Nothing,
     HangUp,
 }
@@ -28,7 +28,7 @@ async fn peer(env: &Env, mut script: impl FnMut(RequestHeader, Bytes) -> Act + S
         while let Ok(Some(mut frame)) = frames.next().await {
             let header = RequestHeader::decode(&mut frame).expect("a request");
             match script(header, frame) {
-                Act::Answer(bytes) => stream.write.write_all(&bytes).await.expect("the client reads"),
+                Act::Response(bytes) => stream.write.write_all(&bytes).await.expect("the client reads"),
                 Act::Nothing => {}
                 Act::HangUp => return,
             }
@@ -47,16 +47,16 @@ fn versions(header: &RequestHeader) -> Option<Act> {
         max_version: api.max,
         ..ApiVersion::default()
     });
-    let answer = ApiVersionsResponseData { api_keys: each.collect(), ..ApiVersionsResponseData::default() };
-    Some(Act::Answer(encode_answer(&answer, header.api_version, header.correlation_id).expect("supported")))
+    let response = ApiVersionsResponseData { api_keys: each.collect(), ..ApiVersionsResponseData::default() };
+    Some(Act::Response(encode_response(&response, header.api_version, header.correlation_id).expect("supported")))
 }
 
 /// Answers Metadata with the asked name as the cluster's id.
 fn echo(header: &RequestHeader, body: Bytes) -> Bytes {
     let request: MetadataRequestData = decode_request(body, header.api_version).expect("Metadata");
     let name = request.topics.and_then(|topics| topics.into_iter().next()).and_then(|topic| topic.name);
-    let answer = MetadataResponseData { cluster_id: name, ..MetadataResponseData::default() };
-    encode_answer(&answer, header.api_version, header.correlation_id).expect("supported")
+    let response = MetadataResponseData { cluster_id: name, ..MetadataResponseData::default() };
+    encode_response(&response, header.api_version, header.correlation_id).expect("supported")
 }
 
 fn ask(name: &str) -> MetadataRequestData {
@@ -75,21 +75,21 @@ async fn connect(env: &Env, addr: SocketAddr, config: ConnectionConfig) -> Conne
     Connection::connect(env, addr, config).await.expect("the peer answers")
 }
 
-fn id(answer: &MetadataResponseData) -> &str {
-    answer.cluster_id.as_ref().map_or("", KafkaString::as_str)
+fn id(response: &MetadataResponseData) -> &str {
+    response.cluster_id.as_ref().map_or("", KafkaString::as_str)
 }
 
 #[test]
 fn pipelined_requests_get_their_own_answers() {
     block_on_test(|env| async move {
         let addr =
-            peer(&env, |header, body| versions(&header).unwrap_or_else(|| Act::Answer(echo(&header, body)))).await;
+            peer(&env, |header, body| versions(&header).unwrap_or_else(|| Act::Response(echo(&header, body)))).await;
         let connection = connect(&env, addr, ConnectionConfig::default()).await;
         assert_eq!(connection.version(ApiKey::Metadata), Some(12));
         let names: Vec<_> = (0..200).map(|i| format!("topic-{i}")).collect();
         let calls: Vec<_> = names.iter().map(|name| connection.start(&ask(name)).expect("open")).collect();
         for (call, name) in calls.into_iter().zip(&names) {
-            assert_eq!(id(&call.answer().await.expect("answered")), name);
+            assert_eq!(id(&call.response().await.expect("answered")), name);
         }
         connection.close().await;
     });
@@ -117,13 +117,13 @@ fn a_late_answer_is_not_taken_for_the_next_one() {
             if let Some(act) = versions(&header) {
                 return act;
             }
-            let answer = echo(&header, body);
+            let response = echo(&header, body);
             match held.take() {
                 None => {
-                    held = Some(answer);
+                    held = Some(response);
                     Act::Nothing
                 }
-                Some(first) => Act::Answer([first, answer].concat().into()),
+                Some(first) => Act::Response([first, response].concat().into()),
             }
         })
         .await;
@@ -143,15 +143,15 @@ fn a_wrong_correlation_id_ends_the_connection() {
                 requests += 1;
                 header.correlation_id += 1;
                 // Both have been sent when the connection ends.
-                if requests < 2 { Act::Nothing } else { Act::Answer(echo(&header, body)) }
+                if requests < 2 { Act::Nothing } else { Act::Response(echo(&header, body)) }
             })
         })
         .await;
         let connection = connect(&env, addr, ConnectionConfig::default()).await;
         let calls = [connection.start(&ask("a")).expect("open"), connection.start(&ask("b")).expect("open")];
         let [first, second] = calls;
-        assert!(matches!(first.answer().await, Err(CallError::Protocol { .. })));
-        assert!(matches!(second.answer().await, Err(CallError::Unknown { .. })));
+        assert!(matches!(first.response().await, Err(CallError::Protocol { .. })));
+        assert!(matches!(second.response().await, Err(CallError::Unknown { .. })));
     });
 }
 
@@ -168,7 +168,7 @@ fn a_broker_without_version_3_of_api_versions_is_asked_again() {
                     error_code: ErrorCode::UnsupportedVersion.code(),
                     ..ApiVersionsResponseData::default()
                 };
-                return Act::Answer(encode_answer(&refused, 0, header.correlation_id).expect("supported"));
+                return Act::Response(encode_response(&refused, 0, header.correlation_id).expect("supported"));
             }
             versions(&header).expect("ApiVersions")
         })
@@ -186,7 +186,7 @@ fn connecting_fails_with_a_reason() {
         let error = Connection::connect(&env, silent, quick()).await.err().expect("silent");
         assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
 
-        let web = peer(&env, |_, _| Act::Answer(Bytes::from_static(b"HTTP/1.1 400 Bad Request\r\n\r\n"))).await;
+        let web = peer(&env, |_, _| Act::Response(Bytes::from_static(b"HTTP/1.1 400 Bad Request\r\n\r\n"))).await;
         let error = Connection::connect(&env, web, quick()).await.err().expect("not Kafka");
         assert!(matches!(error, ConnectError::Handshake { .. }), "{error}");
 
@@ -232,6 +232,6 @@ fn dropping_the_last_clone_ends_the_connection() {
         let connection = connect(&env, addr, ConnectionConfig::default()).await;
         let call = connection.clone().start(&ask("x")).expect("open");
         drop(connection);
-        assert!(call.answer().await.is_err());
+        assert!(call.response().await.is_err());
     });
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::is_want_of_descriptors;
+use crate::is_too_many_open_files;
 
 /// Where the descriptor kept aside points to: it is never read.
 const ASIDE: &str = "/dev/null";
@@ -38,7 +38,7 @@ impl Spare {
     /// was none left.
     pub(super) fn help<T>(&self, operation: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match operation() {
-            Err(error) if is_want_of_descriptors(&error) => {
+            Err(error) if is_too_many_open_files(&error) => {
                 // One at a time: the others wait for their turn.
                 let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 drop(spare.take());

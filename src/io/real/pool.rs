@@ -18,10 +18,10 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Hands jobs to the I/O threads.
 pub(super) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
 }
 
-struct Shared {
+struct PoolState {
     queues: Mutex<Queues>,
     work: Condvar,
     /// How many threads may compute at the same time: all but one, which stays free for the disk.
@@ -39,13 +39,13 @@ struct Queues {
 
 /// The threads. Dropping it lets them finish what was submitted, then ends them.
 pub(super) struct Threads {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     handles: Vec<JoinHandle<()>>,
 }
 
 /// Starts `count` I/O threads.
 pub(super) fn start(count: usize) -> io::Result<(Pool, Threads)> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(PoolState {
         queues: Mutex::new(Queues::default()),
         work: Condvar::new(),
         computing_max: count.saturating_sub(1).max(1),
@@ -88,7 +88,7 @@ fn ended() -> io::Error {
     io::Error::other("this incarnation of the broker has ended")
 }
 
-impl Shared {
+impl PoolState {
     fn queues(&self) -> MutexGuard<'_, Queues> {
         // Jobs run outside the lock, so a panic cannot leave the queues half changed.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)

@@ -124,7 +124,7 @@ impl Config {
             wal_file_bytes: 256 * 1024,
             wal_max_bytes: 1024 * 1024,
             queue_size: 256 * 1024,
-            queued_max_answer_bytes: 8 * 1024 * 1024,
+            queued_max_response_bytes: 8 * 1024 * 1024,
             queued_max_request_bytes: 8 * 1024 * 1024,
             socket_request_max_bytes: 2 * 1024 * 1024,
             message_max_bytes: 256 * 1024,

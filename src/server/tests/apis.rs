@@ -52,8 +52,8 @@ fn behind_a_wildcard_listener_clients_are_told_the_address_that_they_reached() {
             let reached = std::net::SocketAddr::from(([127, 0, 0, 1], port));
             let connection =
                 Connection::connect(&fixture.env, reached, ConnectionConfig::default()).await.expect("serves");
-            let answer = metadata(&connection, Some(&[]), false).await;
-            assert_eq!((answer.brokers[0].host.as_str(), answer.brokers[0].port), ("127.0.0.1", i32::from(port)));
+            let response = metadata(&connection, Some(&[]), false).await;
+            assert_eq!((response.brokers[0].host.as_str(), response.brokers[0].port), ("127.0.0.1", i32::from(port)));
         },
     );
 }
@@ -115,8 +115,8 @@ fn create_topics_checks_counts_duplicates_and_assignments_and_dry_runs_change_no
             topic("defaults", -1, -1, vec![]),
         ];
         let request = CreateTopicsRequestData { topics, validate_only: true, ..Default::default() };
-        let answer = connection.call(&request).await.expect("answered");
-        let shown: Vec<String> = answer
+        let response = connection.call(&request).await.expect("answered");
+        let shown: Vec<String> = response
             .topics
             .iter()
             .map(|result| {
@@ -160,21 +160,21 @@ fn produce_refuses_what_cannot_be_stored_and_goes_on() {
         ];
         let mut shown = Vec::new();
         for (topic, index, records, code) in cases {
-            let answer = produce(&connection, topic, index, records).await;
-            assert_eq!(answer.error_code, code.code(), "{topic} {index}");
-            let text = answer.error_message.as_ref().map_or("-", |text| text.as_str());
+            let response = produce(&connection, topic, index, records).await;
+            assert_eq!(response.error_code, code.code(), "{topic} {index}");
+            let text = response.error_message.as_ref().map_or("-", |text| text.as_str());
             shown.push(format!(
                 "{topic}-{index}: {code:?}, offset {}, start {}, {text}",
-                answer.base_offset, answer.log_start_offset
+                response.base_offset, response.log_start_offset
             ));
         }
         insta::assert_snapshot!(shown.join("\n"));
         let request = ProduceRequestData { acks: 2, ..produce_request("t", 0, batch(&[b"x"]), 1) };
-        let answer = connection.call(&request).await.expect("answered");
-        assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::InvalidRequiredAcks.code());
+        let response = connection.call(&request).await.expect("answered");
+        assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::InvalidRequiredAcks.code());
         let old = connection.call_version(&produce_request("t", 0, batch(&[b"x"]), 1), 2).await;
-        if let Ok(answer) = old {
-            assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::UnsupportedVersion.code());
+        if let Ok(response) = old {
+            assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::UnsupportedVersion.code());
         }
         assert_eq!(produce(&connection, "t", 0, batch(&[b"good"])).await.base_offset, 0, "nothing else was stored");
     });
@@ -223,8 +223,8 @@ fn fetch_waits_for_data_and_not_for_errors() {
         let waiting = connection.start(&fetch_request("t", 0, 0, 10_000, 1 << 20)).expect("sent");
         fixture.env.sleep(Duration::from_millis(50)).await;
         produce(&other, "t", 0, batch(&[b"x"])).await;
-        let answer = waiting.answer().await.expect("answered");
-        assert_eq!(answer.responses[0].partitions[0].high_watermark, 1);
+        let response = waiting.response().await.expect("answered");
+        assert_eq!(response.responses[0].partitions[0].high_watermark, 1);
         assert!(fixture.env.now() - began < Duration::from_secs(5), "none of these waits its time out");
     });
 }
@@ -242,12 +242,12 @@ fn fetch_passes_the_first_batch_whatever_its_size_and_checks_epochs_and_sessions
         for (epoch, code) in [(0, ErrorCode::None), (1, ErrorCode::UnknownLeaderEpoch), (-1, ErrorCode::None)] {
             let mut request = fetch_request("t", 0, 0, 0, 1000);
             request.topics[0].partitions[0].current_leader_epoch = epoch;
-            let answer = connection.call(&request).await.expect("answered");
-            assert_eq!(answer.responses[0].partitions[0].error_code, code.code(), "epoch {epoch}");
+            let response = connection.call(&request).await.expect("answered");
+            assert_eq!(response.responses[0].partitions[0].error_code, code.code(), "epoch {epoch}");
         }
         let session = FetchRequestData { session_id: 9, session_epoch: 3, ..fetch_request("t", 0, 0, 0, 1000) };
-        let answer = connection.call(&session).await.expect("answered");
-        assert_eq!((answer.error_code, answer.session_id), (ErrorCode::FetchSessionIdNotFound.code(), 0));
+        let response = connection.call(&session).await.expect("answered");
+        assert_eq!((response.error_code, response.session_id), (ErrorCode::FetchSessionIdNotFound.code(), 0));
         let wanted = FetchRequestData { session_epoch: 0, ..fetch_request("t", 0, 0, 0, 1000) };
         assert_eq!(connection.call(&wanted).await.expect("answered").session_id, 0, "sessions are declined");
     });
@@ -262,8 +262,8 @@ fn fetch_tells_a_reader_whose_log_parts_from_this_one_where_to_go_back_to() {
         for (offset, epoch, parts, count) in [(0, 0, false, 2), (2, 0, false, 0), (3, 0, true, 0), (1, 5, true, 0)] {
             let mut request = fetch_request("t", 0, offset, 0, 1000);
             request.topics[0].partitions[0].last_fetched_epoch = epoch;
-            let answer = connection.call(&request).await.expect("answered");
-            let partition = &answer.responses[0].partitions[0];
+            let response = connection.call(&request).await.expect("answered");
+            let partition = &response.responses[0].partitions[0];
             let found = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset);
             assert_eq!(found, if parts { (0, 2) } else { (-1, -1) }, "offset {offset} after epoch {epoch}");
             assert_eq!((partition.error_code, partition.high_watermark), (0, 2));
@@ -272,9 +272,9 @@ fn fetch_tells_a_reader_whose_log_parts_from_this_one_where_to_go_back_to() {
         }
         let mut request = fetch_request("t", 1, 0, 0, 1000);
         request.topics.insert(0, fetch_request("t", 0, 0, 0, 1000).topics.remove(0));
-        let answer = connection.call(&request).await.expect("answered");
-        assert_eq!(answer.responses.len(), 1, "entries of one topic in a row become one");
-        assert_eq!(answer.responses[0].partitions.len(), 2);
+        let response = connection.call(&request).await.expect("answered");
+        assert_eq!(response.responses.len(), 1, "entries of one topic in a row become one");
+        assert_eq!(response.responses[0].partitions.len(), 2);
     });
 }
 
@@ -294,10 +294,10 @@ fn offsets_by_time_are_those_of_records() {
                 ListOffsetsPartition { partition_index: 0, current_leader_epoch: -1, timestamp, ..Default::default() };
             let topic = ListOffsetsTopic { name: string("t"), partitions: vec![partition], ..Default::default() };
             let request = ListOffsetsRequestData { replica_id: -1, topics: vec![topic], ..Default::default() };
-            let answer = connection.call(&request).await.expect("answered").topics[0].partitions[0].clone();
+            let response = connection.call(&request).await.expect("answered").topics[0].partitions[0].clone();
             shown.push(format!(
                 "{timestamp}: error {} offset {} timestamp {} epoch {}",
-                answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch
+                response.error_code, response.offset, response.timestamp, response.leader_epoch
             ));
         }
         insta::assert_snapshot!(shown.join("\n"));
@@ -325,9 +325,9 @@ fn describe_configs_has_topics_and_brokers_with_synonyms_types_and_documentation
             resource(8, "1", None),
         ];
         let request = DescribeConfigsRequestData { resources, include_synonyms: true, ..Default::default() };
-        let answer = connection.call(&request).await.expect("answered");
+        let response = connection.call(&request).await.expect("answered");
         let mut shown = Vec::new();
-        for result in &answer.results {
+        for result in &response.results {
             let text = result.error_message.as_ref().map_or("null", |text| text.as_str());
             shown.push(format!(
                 "{} {}: error {} {text:?}",
@@ -365,11 +365,11 @@ fn describe_configs_has_topics_and_brokers_with_synonyms_types_and_documentation
             include_documentation: true,
             ..Default::default()
         };
-        let answer = connection.call(&all).await.expect("answered");
-        assert_eq!(answer.results[0].configs.len(), crate::metadata::topic_keys().len());
-        assert_eq!(answer.results[1].configs.len(), super::super::config::config_keys().len());
+        let response = connection.call(&all).await.expect("answered");
+        assert_eq!(response.results[0].configs.len(), crate::metadata::topic_keys().len());
+        assert_eq!(response.results[1].configs.len(), super::super::config::config_keys().len());
         let documented =
-            answer.results.iter().flat_map(|result| &result.configs).all(|config| config.documentation.is_some());
+            response.results.iter().flat_map(|result| &result.configs).all(|config| config.documentation.is_some());
         assert!(documented);
     });
 }
@@ -379,8 +379,8 @@ fn find_coordinator_says_in_words_what_is_not_built() {
     with_broker(|fixture| async move {
         let connection = fixture.connect().await;
         let request = FindCoordinatorRequestData { coordinator_keys: vec![string("g")], ..Default::default() };
-        let answer = connection.call(&request).await.expect("answered").coordinators[0].clone();
-        assert_eq!(answer.error_code, ErrorCode::CoordinatorNotAvailable.code());
-        assert!(answer.error_message.expect("words").as_str().contains("not built"));
+        let response = connection.call(&request).await.expect("answered").coordinators[0].clone();
+        assert_eq!(response.error_code, ErrorCode::CoordinatorNotAvailable.code());
+        assert!(response.error_message.expect("words").as_str().contains("not built"));
     });
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::io::Stream;
-use crate::wire::messages::{ApiVersionsRequestData, decode_answer, encode_request};
+use crate::wire::messages::{ApiVersionsRequestData, decode_response, encode_request};
 
 /// ApiVersions v0 without a client id.
 const PLAIN: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 9, 0xff, 0xff];
@@ -53,8 +53,8 @@ fn answers_come_in_the_order_of_the_requests() {
         }
         stream.write.write_all(&bytes).await.expect("sent");
         for number in 0..60 {
-            let mut answer = frame(&mut stream).await;
-            assert_eq!(bytes::Buf::get_i32(&mut answer), number);
+            let mut response = frame(&mut stream).await;
+            assert_eq!(bytes::Buf::get_i32(&mut response), number);
         }
         let read = fetch(&fixture.connect().await, "t", 0, 0, 0).await;
         let batches = crate::wire::batch::RecordBatch::split(read.records.expect("never null")).expect("whole");
@@ -80,7 +80,7 @@ fn no_acks_means_no_answer_and_a_failure_closes() {
         stream.write.write_all(&quiet).await.expect("sent");
         stream.write.write_all(&PLAIN).await.expect("sent");
         let (correlation_id, _) =
-            decode_answer::<crate::wire::messages::ApiVersionsResponseData>(frame(&mut stream).await, 0)
+            decode_response::<crate::wire::messages::ApiVersionsResponseData>(frame(&mut stream).await, 0)
                 .expect("an answer");
         assert_eq!(correlation_id, 9, "the first answer is that of the second request");
         let bad = encode_request(&produce_request("no-such-topic", 0, batch(&[b"x"]), 0), 7, 2, None).expect("encodes");
@@ -130,8 +130,8 @@ fn slow_and_idle_connections_are_closed_and_waiting_ones_are_not() {
         waiting.write.write_all(&poll).await.expect("sent");
         assert!(closed_within(env, &mut slow, Duration::from_millis(1500)).await, "half a request");
         assert!(closed_within(env, &mut idle, Duration::from_millis(1500)).await, "nothing at all");
-        let mut answer = frame(&mut waiting).await;
-        assert_eq!(bytes::Buf::get_i32(&mut answer), 5, "a long poll is no idleness");
+        let mut response = frame(&mut waiting).await;
+        assert_eq!(bytes::Buf::get_i32(&mut response), 5, "a long poll is no idleness");
     });
 }
 

@@ -13,8 +13,8 @@ use crate::wire::messages::{
 
 /// Whether the broker hangs up on a request.
 async fn is_hung_up_on<R: Request>(fixture: &Fixture, request: &R, version: i16) -> bool {
-    let answer = fixture.connect().await.call_version(request, version).await;
-    matches!(answer, Err(CallError::Unknown { .. } | CallError::NotSent { .. }))
+    let response = fixture.connect().await.call_version(request, version).await;
+    matches!(response, Err(CallError::Unknown { .. } | CallError::NotSent { .. }))
 }
 
 fn repeated(mut request: FetchRequestData, times: usize) -> FetchRequestData {
@@ -37,9 +37,9 @@ fn a_partition_that_is_fetched_twice_is_answered_once_as_asked_last() {
         let mut request = repeated(fetch_request("t", 0, 0, 0, 1 << 20), 50_000);
         let last = request.topics[0].partitions.last_mut().expect("many");
         last.fetch_offset = 1;
-        let answer = fetch_all(&connection, &request).await;
-        assert_eq!((answer.responses.len(), answer.responses[0].partitions.len()), (1, 1));
-        let records = answer.responses[0].partitions[0].records.clone().expect("never null");
+        let response = fetch_all(&connection, &request).await;
+        assert_eq!((response.responses.len(), response.responses[0].partitions.len()), (1, 1));
+        let records = response.responses[0].partitions[0].records.clone().expect("never null");
         let batches = crate::wire::batch::RecordBatch::split(records).expect("whole");
         assert_eq!((batches.len(), batches[0].base_offset()), (1, 1));
     });
@@ -75,9 +75,9 @@ fn what_comes_out_of_one_request_is_bounded() {
         let mut request = produce_request("t", 0, bomb, -1);
         let partition = request.topic_data[0].partition_data[0].clone();
         request.topic_data[0].partition_data = vec![partition; 80];
-        let answer = connection.call_version(&request, 7).await.expect("answered");
+        let response = connection.call_version(&request, 7).await.expect("answered");
         let errors: Vec<i16> =
-            answer.responses[0].partition_responses.iter().map(|partition| partition.error_code).collect();
+            response.responses[0].partition_responses.iter().map(|partition| partition.error_code).collect();
         assert_eq!((errors[0], errors[79]), (0, ErrorCode::MessageTooLarge.code()));
         assert!(errors.is_sorted(), "from some place on all are refused");
     });
@@ -95,11 +95,11 @@ fn record_formats_of_old_are_refused_in_an_answer() {
             stream.write.write_u32(request.len() as u32).await.expect("sent");
             stream.write.write_all(&request).await.expect("sent");
             let len = stream.read.read_u32().await.expect("an answer") as usize;
-            let mut answer = vec![0; len];
-            stream.read.read_exact(&mut answer).await.expect("a whole answer");
+            let mut response = vec![0; len];
+            stream.read.read_exact(&mut response).await.expect("a whole answer");
             assert_eq!(len, 4 + body_len, "version {version}");
-            assert_eq!(answer[..15], [0, 0, 0, 9, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1], "version {version}");
-            let error = i16::from_be_bytes([answer[19], answer[20]]);
+            assert_eq!(response[..15], [0, 0, 0, 9, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1], "version {version}");
+            let error = i16::from_be_bytes([response[19], response[20]]);
             assert_eq!(error, ErrorCode::UnsupportedVersion.code(), "version {version}");
         }
     });
@@ -112,9 +112,9 @@ fn a_time_out_of_nothing_does_not_deny_what_is_stored() {
         create(&connection, "t", 1, &[]).await;
         for offset in 0..10 {
             let request = ProduceRequestData { timeout_ms: 0, ..produce_request("t", 0, batch(&[b"x"]), -1) };
-            let answer = connection.call(&request).await.expect("answered");
-            let answer = &answer.responses[0].partition_responses[0];
-            assert_eq!((answer.error_code, answer.base_offset), (0, offset));
+            let response = connection.call(&request).await.expect("answered");
+            let response = &response.responses[0].partition_responses[0];
+            assert_eq!((response.error_code, response.base_offset), (0, offset));
         }
     });
 }
@@ -127,9 +127,9 @@ fn the_longest_of_names_is_refused_in_an_answer() {
         let topic =
             CreatableTopic { name: string(&name), num_partitions: 1, replication_factor: 1, ..Default::default() };
         let request = CreateTopicsRequestData { topics: vec![topic], timeout_ms: 1000, ..Default::default() };
-        let answer = connection.call_version(&request, 2).await.expect("answered");
-        assert_eq!(answer.topics[0].error_code, ErrorCode::InvalidTopic.code());
-        let shown = answer.topics[0].error_message.as_ref().expect("a text").as_str();
+        let response = connection.call_version(&request, 2).await.expect("answered");
+        assert_eq!(response.topics[0].error_code, ErrorCode::InvalidTopic.code());
+        let shown = response.topics[0].error_message.as_ref().expect("a text").as_str();
         assert!(shown.starts_with("Topic name is invalid") && shown.ends_with('…'), "{shown}");
     });
 }
@@ -141,8 +141,8 @@ fn the_metadata_topic_of_kafka_is_not_created_by_asking_for_it() {
         let topic = MetadataRequestTopic { name: Some(string("__cluster_metadata")), ..Default::default() };
         let request =
             MetadataRequestData { topics: Some(vec![topic]), allow_auto_topic_creation: true, ..Default::default() };
-        let answer = connection.call(&request).await.expect("answered");
-        assert_eq!(answer.topics[0].error_code, ErrorCode::InvalidTopic.code());
+        let response = connection.call(&request).await.expect("answered");
+        assert_eq!(response.topics[0].error_code, ErrorCode::InvalidTopic.code());
         let refused = create(&connection, "__cluster_metadata", 1, &[]).await;
         assert_eq!(refused.error_code, ErrorCode::InvalidRequest.code());
     });

@@ -15,8 +15,8 @@ fn what_was_acknowledged_is_there_after_a_restart_under_a_new_leader_epoch() {
             if start == 0 {
                 assert_eq!(create(&connection, "t", 1, &[]).await.error_code, 0);
             }
-            let answer = produce(&connection, "t", 0, batch(&[b"a", b"b"])).await;
-            assert_eq!((answer.error_code, answer.base_offset), (0, 2 * start));
+            let response = produce(&connection, "t", 0, batch(&[b"a", b"b"])).await;
+            assert_eq!((response.error_code, response.base_offset), (0, 2 * start));
             let mut epochs = Vec::new();
             let mut offset = 0;
             while offset < 2 * (start + 1) {
@@ -76,8 +76,8 @@ fn a_stop_answers_what_waits_and_refuses_what_comes_later() {
         fixture.env.sleep(Duration::from_millis(50)).await;
         let before = fixture.env.now();
         fixture.broker.stop().await;
-        let answer = waiting.answer().await.expect("answered before the end");
-        assert_eq!(answer.error_code, ErrorCode::None.code());
+        let response = waiting.response().await.expect("answered before the end");
+        assert_eq!(response.error_code, ErrorCode::None.code());
         assert!(fixture.env.now() - before < Duration::from_secs(5), "nobody waits for a long poll");
         assert!(connection.call(&fetch_request("t", 0, 0, 0, 1000)).await.is_err());
     });

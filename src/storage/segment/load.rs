@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::walk::{Met, WalkError, Walker};
 use super::write::IndexFlush;
 use super::{ScanReport, Segment, SegmentError, View, lock};
-use crate::io::{File, is_no_space, is_want_of_descriptors};
+use crate::io::{File, is_no_space, is_too_many_open_files};
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, OffsetRule, Sequence};
 use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
@@ -323,7 +323,7 @@ impl Segment {
                     has_more |= len > bytes_max;
                     *contents = bytes;
                 }
-                Err(error) if is_want_of_descriptors(&error) => return Err(SegmentError::Io { path, error }),
+                Err(error) if is_too_many_open_files(&error) => return Err(SegmentError::Io { path, error }),
                 // Nothing is in it that the segment does not say.
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "an index cannot be read: going by its segment");

@@ -17,8 +17,8 @@
 //! * **Index files missing, short, torn or stale**: see [`super::index`]. They are completed by walking the segment, and
 //!   never believed.
 
-mod hot;
 mod load;
+mod open_files;
 mod read;
 mod times;
 mod walk;
@@ -39,8 +39,8 @@ use super::index::IndexRule;
 use super::manifest::Sealed;
 use super::names::{FileKind, PartitionDir};
 use crate::io::{Env, File, OpenMode};
-use hot::HotSet;
 use load::{Resident, Tail};
+use open_files::OpenFileLru;
 pub use times::{TimestampedOffset, first_at_or_after};
 use walk::WalkError;
 
@@ -48,23 +48,23 @@ use walk::WalkError;
 #[derive(Clone)]
 pub struct SegmentContext {
     env: Env,
-    hot: Arc<Hot>,
+    open_files: Arc<Hot>,
 }
 
 impl SegmentContext {
     /// At most `sealed_max` sealed segments keep their file open and their index in memory, and about `active_max` active
     /// ones their file.
     pub fn new(env: Env, sealed_max: usize, active_max: usize) -> Self {
-        let sealed = HotSet::new(sealed_max, |segment| &segment.sealed_tick);
-        let active = HotSet::new(active_max, |segment| &segment.active_tick);
-        Self { env, hot: Arc::new(Hot { sealed, active }) }
+        let sealed = OpenFileLru::new(sealed_max, |segment| &segment.sealed_tick);
+        let active = OpenFileLru::new(active_max, |segment| &segment.active_tick);
+        Self { env, open_files: Arc::new(Hot { sealed, active }) }
     }
 }
 
 /// The segments in use.
 struct Hot {
-    sealed: HotSet,
-    active: HotSet,
+    sealed: OpenFileLru,
+    active: OpenFileLru,
 }
 
 /// What a topic decides about its segments.
@@ -160,7 +160,7 @@ pub struct Segment(Arc<Inner>);
 
 struct Inner {
     env: Env,
-    hot: Arc<Hot>,
+    open_files: Arc<Hot>,
     dir: PartitionDir,
     base_offset: i64,
     options: SegmentOptions,
@@ -269,7 +269,7 @@ impl Segment {
     ) -> Self {
         Self(Arc::new(Inner {
             env: context.env.clone(),
-            hot: context.hot.clone(),
+            open_files: context.open_files.clone(),
             dir: dir.clone(),
             base_offset,
             options,
@@ -371,7 +371,7 @@ impl Segment {
 
     /// Notes that the segment is in use, and lets others go that have not been for longest.
     fn touch(&self, sealed: bool) {
-        let order = if sealed { &self.0.hot.sealed } else { &self.0.hot.active };
+        let order = if sealed { &self.0.open_files.sealed } else { &self.0.open_files.active };
         for cold in order.touch(&self.0) {
             cold.let_go();
         }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::list::FileList;
 use super::slots::{NewSlot, SlotNumber};
-use crate::io::{BoxFuture, Env, File, OpenMode, is_no_space, is_want_of_descriptors};
+use crate::io::{BoxFuture, Env, File, OpenMode, is_no_space, is_too_many_open_files};
 use crate::storage::Lsn;
 
 const PREFIX: &str = "wal-";
@@ -27,22 +27,22 @@ pub(super) fn slot_number(path: &Path) -> Option<SlotNumber> {
 }
 
 /// One file, opened as often as blocks may be in flight.
-pub(super) struct Lanes(Vec<File>);
+pub(super) struct WriteHandles(Vec<File>);
 
-impl Lanes {
+impl WriteHandles {
     /// Opens `path` some more times beside `first`.
     pub(super) async fn open(env: &Env, path: &Path, first: File, count: usize) -> io::Result<Self> {
-        let mut lanes = vec![first];
-        while lanes.len() < count {
-            lanes.push(env.disk().open(path, OpenMode::ReadWrite).await?);
+        let mut handles = vec![first];
+        while handles.len() < count {
+            handles.push(env.disk().open(path, OpenMode::ReadWrite).await?);
         }
-        Ok(Self(lanes))
+        Ok(Self(handles))
     }
 
     /// The descriptor for a block. Of as many consecutive blocks as there are lanes, no two share one.
     pub(super) fn of(&self, lsn: Lsn) -> &File {
-        let lane = lsn.0 % self.0.len() as u64;
-        &self.0[usize::try_from(lane).expect("less than the number of lanes")]
+        let handle = lsn.0 % self.0.len() as u64;
+        &self.0[usize::try_from(handle).expect("less than the number of lanes")]
     }
 
     /// Flushes everything written to the file, through whichever descriptor.
@@ -54,7 +54,7 @@ impl Lanes {
 /// A file ready for use.
 pub(super) struct NewFile {
     pub(super) slot: SlotNumber,
-    pub(super) lanes: Lanes,
+    pub(super) handles: WriteHandles,
 }
 
 /// Why a file could not be made.
@@ -70,9 +70,9 @@ fn other(error: io::Error) -> PrepareError {
     if is_no_space(&error) { PrepareError::NoSpace } else { PrepareError::Other(error) }
 }
 
-/// A directory that could not be opened for want of a descriptor has not been flushed, and its flush has not failed.
+/// A directory that could not be opened for lack of a descriptor has not been flushed, and its flush has not failed.
 fn flush(error: io::Error) -> PrepareError {
-    if is_no_space(&error) || is_want_of_descriptors(&error) { other(error) } else { PrepareError::Flush(error) }
+    if is_no_space(&error) || is_too_many_open_files(&error) { other(error) } else { PrepareError::Flush(error) }
 }
 
 /// Creates a file, reserves its space, makes data and name durable, so that a block in it is found after a power cut, and
@@ -81,7 +81,7 @@ pub(super) async fn prepare(
     env: Env,
     dir: PathBuf,
     new: NewSlot,
-    lanes: usize,
+    handles: usize,
     list: Arc<Mutex<FileList>>,
 ) -> Result<NewFile, PrepareError> {
     let path = slot_path(&dir, new.slot);
@@ -90,12 +90,12 @@ pub(super) async fn prepare(
         file.allocate(new.bytes).await.map_err(other)?;
         file.sync_data().await.map_err(flush)?;
         env.disk().sync_dir(&dir).await.map_err(flush)?;
-        let lanes = Lanes::open(&env, &path, file.clone(), lanes).await.map_err(other)?;
+        let handles = WriteHandles::open(&env, &path, file.clone(), handles).await.map_err(other)?;
         list.lock().await.add(new.slot, new.bytes).await.map_err(other)?;
-        Ok(lanes)
+        Ok(handles)
     };
     match made.await {
-        Ok(lanes) => Ok(NewFile { slot: new.slot, lanes }),
+        Ok(handles) => Ok(NewFile { slot: new.slot, handles }),
         Err(error) => {
             // An unfinished file is no use; if it cannot be removed now, the next start does it.
             let _ = env.disk().remove_file(&path).await;

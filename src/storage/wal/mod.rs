@@ -48,9 +48,9 @@ pub mod entry;
 mod error;
 mod files;
 pub mod group;
-mod harden;
 mod list;
 mod recover;
+mod rewrite;
 mod scan;
 mod shared;
 pub mod slots;
@@ -72,7 +72,7 @@ use self::core::Core;
 use super::{Lsn, PartitionKey, TopicId};
 use crate::io::Env;
 use crate::wire::batch::RecordBatch;
-use shared::Shared;
+use shared::WalShared;
 
 /// What the log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub type Done = Box<dyn FnOnce(Result<Lsn, WalFailed>) + Send>;
 
 /// The write-ahead log. Dropping it without [`close`](Self::close) ends the writer task after what it is doing.
 pub struct Wal {
-    shared: Arc<Shared>,
+    shared: Arc<WalShared>,
     env: Env,
     dir: PathBuf,
     found_end: Option<LogEnd>,
@@ -170,7 +170,7 @@ impl Wal {
         let config = config.checked();
         let recovered = recover::recover(env, dir, &config, known, replay).await?;
         let core = Core::new(config.clone(), recovered.start, recovered.slots);
-        let shared = Shared::start(env, dir, &config, core, recovered.files, recovered.list);
+        let shared = WalShared::start(env, dir, &config, core, recovered.files, recovered.list);
         Ok(Self { shared, env: env.clone(), dir: dir.to_owned(), found_end: recovered.end })
     }
 
@@ -199,8 +199,8 @@ impl Wal {
 
     /// Makes what was replayed durable where it is, in the log: for a start that cannot bring it elsewhere, and serves it
     /// all the same. Nothing new is written before [`recovered`](Self::recovered), or a release of as much, even so.
-    pub async fn harden(&self) -> Result<(), WalOpenError> {
-        harden::harden(&self.env, &self.dir).await
+    pub async fn rewrite_and_sync(&self) -> Result<(), WalOpenError> {
+        rewrite::rewrite_and_sync(&self.env, &self.dir).await
     }
 
     /// No block below `lsn` is needed any more. May be called with any value at any time; only a rise has an effect.

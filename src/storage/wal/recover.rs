@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use super::block::{BLOCK_ALIGN, BlockHeader, FORMAT_VERSION, HeaderError};
 use super::core::{Core, CoreStart};
 use super::entry;
-use super::files::{Lanes, slot_number};
+use super::files::{WriteHandles, slot_number};
 use super::list::FileList;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
 use super::{Done, Entry, WalConfig, WalOpenError};
-use crate::io::{BoxFuture, Env, OpenMode, is_no_space, is_want_of_descriptors};
+use crate::io::{BoxFuture, Env, OpenMode, is_no_space, is_too_many_open_files};
 use crate::storage::Lsn;
 
 /// How far file sequences jump at a start, besides one for each file: an incarnation that crashed may have used some that
@@ -58,7 +58,7 @@ pub struct KnownLsns {
 pub(super) struct Recovered {
     pub(super) start: CoreStart,
     pub(super) slots: Slots,
-    pub(super) files: BTreeMap<SlotNumber, Lanes>,
+    pub(super) files: BTreeMap<SlotNumber, WriteHandles>,
     pub(super) list: FileList,
     pub(super) end: Option<LogEnd>,
 }
@@ -142,7 +142,7 @@ pub(super) async fn recover(
     };
     let sequence = highest_sequence.saturating_add(files.len() as u64 + SEQUENCE_JUMP);
     let mut slots = Slots::new(Core::<Done>::slot_limits(config), sequence);
-    let mut lanes = BTreeMap::new();
+    let mut handles = BTreeMap::new();
     // What is listed must be there after a power cut: where there was no list, names and lengths may not be durable yet.
     for file in files.iter().filter(|file| !list.has(file.slot)) {
         file.file.sync_data().await.map_err(failed("flush", &file.path))?;
@@ -150,7 +150,7 @@ pub(super) async fn recover(
     env.disk().sync_dir(dir).await.map_err(failed("flush", dir))?;
     match list.set(files.iter().map(|file| (file.slot, file.bytes)).collect()).await {
         // Reading goes on; the list is made up with the next file.
-        Err(error) if is_no_space(&error) || is_want_of_descriptors(&error) => {
+        Err(error) if is_no_space(&error) || is_too_many_open_files(&error) => {
             tracing::warn!(%error, "cannot list the write-ahead log's files")
         }
         listed => listed.map_err(failed("list the files of", dir))?,
@@ -159,10 +159,10 @@ pub(super) async fn recover(
         // Even a file that this replay did not need stays as it is until a new block that says so is durable: the header
         // that says it now may be known from the page cache alone.
         slots.found(file.slot, file.bytes, replayed.last.get(&file.slot).copied());
-        let opened = Lanes::open(env, &file.path, file.file, config.writes_in_flight_max).await;
-        lanes.insert(file.slot, opened.map_err(failed("open", &file.path))?);
+        let opened = WriteHandles::open(env, &file.path, file.file, config.writes_in_flight_max).await;
+        handles.insert(file.slot, opened.map_err(failed("open", &file.path))?);
     }
-    Ok(Recovered { start, slots, files: lanes, list, end: replayed.at })
+    Ok(Recovered { start, slots, files: handles, list, end: replayed.at })
 }
 
 /// All whole slot files, opened, with their first headers. Removes unfinished ones, which no list has.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::core::Core;
-use super::files::Lanes;
+use super::files::WriteHandles;
 use super::list::FileList;
 use super::slots::SlotNumber;
 use super::writer::Writer;
@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) phase: Phase,
 }
 
-pub(super) struct Shared {
+pub(super) struct WalShared {
     env: Env,
     state: Mutex<State>,
     /// Wakes the writer task.
@@ -44,14 +44,14 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
 }
 
-impl Shared {
+impl WalShared {
     /// Starts the writer task.
     pub(super) fn start(
         env: &Env,
         dir: &Path,
         config: &WalConfig,
         core: Core<Done>,
-        files: BTreeMap<SlotNumber, Lanes>,
+        files: BTreeMap<SlotNumber, WriteHandles>,
         list: FileList,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {

@@ -14,9 +14,9 @@ use tokio::sync::Mutex;
 
 use super::block;
 use super::core::{Block, Completed, Next};
-use super::files::{Lanes, NewFile, PrepareError, prepare};
+use super::files::{NewFile, PrepareError, WriteHandles, prepare};
 use super::list::FileList;
-use super::shared::{Phase, Shared};
+use super::shared::{Phase, WalShared};
 use super::slots::{NewSlot, SlotNumber};
 use super::{Done, WalConfig, WalFailed, WalSync};
 use crate::io::{BoxFuture, Env, FailStop, Monotonic, is_no_space};
@@ -51,8 +51,8 @@ pub(super) struct Writer {
     env: Env,
     dir: PathBuf,
     config: WalConfig,
-    shared: Arc<Shared>,
-    files: BTreeMap<SlotNumber, Lanes>,
+    shared: Arc<WalShared>,
+    files: BTreeMap<SlotNumber, WriteHandles>,
     in_flight: VecDeque<Flight>,
     list: Arc<Mutex<FileList>>,
     preparing: Option<BoxFuture<'static, Result<NewFile, PrepareError>>>,
@@ -81,8 +81,8 @@ impl Writer {
         env: &Env,
         dir: &Path,
         config: &WalConfig,
-        shared: Arc<Shared>,
-        files: BTreeMap<SlotNumber, Lanes>,
+        shared: Arc<WalShared>,
+        files: BTreeMap<SlotNumber, WriteHandles>,
         list: FileList,
     ) -> Self {
         Self {
@@ -181,8 +181,8 @@ impl Writer {
         self.shared.counters.wrote(items.len(), buffers.iter().map(bytes::Bytes::len).sum(), place.recycles);
         crate::sometimes!("wal.recycled", place.recycles);
         crate::sometimes!("wal.overlapped", !self.in_flight.is_empty());
-        let lanes = self.files.get(&place.slot).expect("a file with a place is open");
-        let file = lanes.of(identity.lsn);
+        let handles = self.files.get(&place.slot).expect("a file with a place is open");
+        let file = handles.of(identity.lsn);
         let write = if self.config.sync == WalSync::Always {
             self.shared.counters.flushed();
             file.write_at_and_sync(place.offset, buffers)
@@ -196,11 +196,11 @@ impl Writer {
     fn start_prepare(&mut self, new: Option<NewSlot>) {
         if let Some(new) = new {
             let (env, dir, list) = (self.env.clone(), self.dir.clone(), Arc::clone(&self.list));
-            self.preparing = Some(Box::pin(prepare(env, dir, new, self.lanes(), list)));
+            self.preparing = Some(Box::pin(prepare(env, dir, new, self.handles(), list)));
         }
     }
 
-    fn lanes(&self) -> usize {
+    fn handles(&self) -> usize {
         self.config.writes_in_flight_max
     }
 
@@ -275,7 +275,7 @@ impl Writer {
         let why = match result {
             Ok(new) => {
                 self.shared.counters.created();
-                self.files.insert(new.slot, new.lanes);
+                self.files.insert(new.slot, new.handles);
                 return;
             }
             Err(PrepareError::Flush(error)) => {

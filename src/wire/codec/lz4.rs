@@ -25,7 +25,7 @@ pub(super) fn compress(input: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Gives the decompressed bytes.
-pub(super) struct Reader<'a> {
+pub(super) struct Lz4Reader<'a> {
     rest: &'a [u8],
     frame: Option<Frame>,
     /// The block being given out.
@@ -42,7 +42,7 @@ struct Frame {
     content_bytes: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Lz4Reader<'a> {
     pub(super) fn new(input: &'a [u8]) -> Self {
         Self { rest: input, frame: None, block: Vec::new(), at: 0 }
     }

@@ -117,29 +117,29 @@ pub fn decompress(codec: Codec, input: &[u8], limit: usize) -> Result<Vec<u8>, C
 /// Gives the decompressed bytes piece by piece, up to a bound.
 pub struct Decompressor<'a> {
     codec: Codec,
-    source: Source<'a>,
+    source: Decoder<'a>,
     /// Bytes that may still come out.
     left: usize,
     limit: usize,
 }
 
-enum Source<'a> {
+enum Decoder<'a> {
     Plain(&'a [u8]),
     Gzip(Box<flate2::bufread::MultiGzDecoder<&'a [u8]>>),
-    Snappy(snappy::Reader<'a>),
-    Lz4(lz4::Reader<'a>),
-    Zstd(zstd::Reader<'a>),
+    Snappy(snappy::SnappyReader<'a>),
+    Lz4(lz4::Lz4Reader<'a>),
+    Zstd(zstd::ZstdReader<'a>),
 }
 
 impl<'a> Decompressor<'a> {
     /// Starts on `input`; at most `limit` bytes will come out.
     pub fn new(codec: Codec, input: &'a [u8], limit: usize) -> Result<Self, CodecError> {
         let source = match codec {
-            Codec::None => Source::Plain(input),
-            Codec::Gzip => Source::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
-            Codec::Snappy => Source::Snappy(snappy::Reader::new(input, limit)),
-            Codec::Lz4 => Source::Lz4(lz4::Reader::new(input)),
-            Codec::Zstd => Source::Zstd(zstd::Reader::new(input, limit)?),
+            Codec::None => Decoder::Plain(input),
+            Codec::Gzip => Decoder::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
+            Codec::Snappy => Decoder::Snappy(snappy::SnappyReader::new(input, limit)),
+            Codec::Lz4 => Decoder::Lz4(lz4::Lz4Reader::new(input)),
+            Codec::Zstd => Decoder::Zstd(zstd::ZstdReader::new(input, limit)?),
         };
         Ok(Self { codec, source, left: limit, limit })
     }
@@ -151,11 +151,11 @@ impl<'a> Decompressor<'a> {
             return Ok(0);
         }
         let read = match &mut self.source {
-            Source::Plain(rest) => rest.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
-            Source::Gzip(decoder) => decoder.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
-            Source::Snappy(reader) => reader.read(out),
-            Source::Lz4(reader) => reader.read(out),
-            Source::Zstd(reader) => reader.read(out),
+            Decoder::Plain(rest) => rest.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
+            Decoder::Gzip(decoder) => decoder.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
+            Decoder::Snappy(reader) => reader.read(out),
+            Decoder::Lz4(reader) => reader.read(out),
+            Decoder::Zstd(reader) => reader.read(out),
         }?;
         self.left = self.left.checked_sub(read).ok_or(CodecError::TooLarge { limit: self.limit })?;
         Ok(read)

@@ -10,7 +10,7 @@ const XERIAL_HEADER_BYTES: usize = 16;
 const EXPANSION_MAX: usize = 22;
 
 /// Gives the decompressed bytes.
-pub(super) struct Reader<'a> {
+pub(super) struct SnappyReader<'a> {
     rest: &'a [u8],
     framed: bool,
     /// The block being given out.
@@ -19,7 +19,7 @@ pub(super) struct Reader<'a> {
     limit: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SnappyReader<'a> {
     pub(super) fn new(input: &'a [u8], limit: usize) -> Self {
         Self { rest: input, framed: input.starts_with(&XERIAL_MAGIC), block: Vec::new(), at: 0, limit }
     }

@@ -34,7 +34,7 @@ pub(super) fn compress(input: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Gives the decompressed bytes.
-pub(super) enum Reader<'a> {
+pub(super) enum ZstdReader<'a> {
     Stream(Stream<'a>),
     Whole { bytes: Vec<u8>, at: usize },
 }
@@ -91,7 +91,7 @@ impl Drop for Stream<'_> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ZstdReader<'a> {
     pub(super) fn new(input: &'a [u8], limit: usize) -> Result<Self, CodecError> {
         if wants_large_window(input) {
             return Ok(Self::Whole { bytes: whole(input, limit)?, at: 0 });

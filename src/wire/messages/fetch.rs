@@ -10,7 +10,7 @@ use crate::header::{put_response_header, put_unsigned_varint};
 
 /// An answer to a Fetch request.
 #[derive(Clone, Debug)]
-pub struct FetchAnswer {
+pub struct FetchResponse {
     /// How long the client was held back, in milliseconds.
     pub throttle_time_ms: i32,
     /// An error that concerns the whole request; versions before 7 cannot carry it.
@@ -18,21 +18,21 @@ pub struct FetchAnswer {
     /// The fetch session, 0 for none; versions before 7 cannot carry it.
     pub session_id: i32,
     /// Topics as they were asked for.
-    pub topics: Vec<FetchTopicAnswer>,
+    pub topics: Vec<FetchTopicResponse>,
 }
 
 /// A topic in a Fetch answer.
 #[derive(Clone, Debug)]
-pub struct FetchTopicAnswer {
+pub struct FetchTopicResponse {
     /// Its name.
     pub topic: KafkaString,
     /// Partitions as they were asked for.
-    pub partitions: Vec<FetchPartitionAnswer>,
+    pub partitions: Vec<FetchPartitionResponse>,
 }
 
 /// A partition in a Fetch answer.
 #[derive(Clone, Debug)]
-pub struct FetchPartitionAnswer {
+pub struct FetchPartitionResponse {
     /// Its number.
     pub index: i32,
     /// What went wrong with it.
@@ -53,7 +53,7 @@ pub struct FetchPartitionAnswer {
     pub records: Vec<Bytes>,
 }
 
-impl FetchPartitionAnswer {
+impl FetchPartitionResponse {
     /// An answer without records that tells an error.
     pub fn failed(index: i32, error: ErrorCode) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl FetchPartitionAnswer {
 
 const FLEXIBLE_FROM: i16 = 12;
 
-impl FetchAnswer {
+impl FetchResponse {
     /// The whole answer frame, length included, with the records as pieces of it.
     pub fn encode(self, version: i16, correlation_id: i32) -> Result<Pieces, MessageError> {
         if !(4..=12).contains(&version) {
@@ -112,7 +112,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn partition(&mut self, partition: FetchPartitionAnswer) {
+    fn partition(&mut self, partition: FetchPartitionResponse) {
         let records_len = partition.records_len();
         self.head.put_i32(partition.index);
         self.head.put_i16(partition.error.code());

@@ -12,9 +12,9 @@ mod produce;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kacrab_protocol::generated;
 
-pub use fetch::{FetchAnswer, FetchPartitionAnswer, FetchTopicAnswer};
+pub use fetch::{FetchPartitionResponse, FetchResponse, FetchTopicResponse};
 pub use kacrab_protocol::{KafkaString, KafkaUuid};
-pub use produce::encode_old_answer as encode_old_produce_answer;
+pub use produce::encode_old_response as encode_old_produce_response;
 
 use super::api::ApiKey;
 use super::header::{RequestHeader, put_response_header, take_response_header, unsigned_varint};
@@ -105,7 +105,7 @@ pub trait Message: Sized + Send + Sync + 'static {
 /// A request, which knows the type of its answer.
 pub trait Request: Message {
     /// The answer.
-    type Answer: Message;
+    type Response: Message;
 }
 
 /// Implements [`Message`] by the methods of a generated type; `read` may be replaced.
@@ -133,12 +133,12 @@ macro_rules! message {
 }
 
 macro_rules! api {
-    ($api:ident, $request:ty, $answer:ty $(, $read:expr)?) => {
+    ($api:ident, $request:ty, $response:ty $(, $read:expr)?) => {
         message!($request, $api $(, $read)?);
-        message!($answer, $api);
+        message!($response, $api);
 
         impl Request for $request {
-            type Answer = $answer;
+            type Response = $response;
         }
     };
 }
@@ -194,16 +194,16 @@ pub fn encode_request<R: Request>(
 }
 
 /// A whole answer frame, length included.
-pub fn encode_answer<A: Message>(answer: &A, version: i16, correlation_id: i32) -> Result<Bytes, MessageError> {
-    let mut out = BytesMut::with_capacity(4 + 5 + answer.body_len(version)?);
+pub fn encode_response<A: Message>(response: &A, version: i16, correlation_id: i32) -> Result<Bytes, MessageError> {
+    let mut out = BytesMut::with_capacity(4 + 5 + response.body_len(version)?);
     out.put_i32(0);
     put_response_header(&mut out, A::API, version, correlation_id);
-    answer.write_body(&mut out, version)?;
+    response.write_body(&mut out, version)?;
     finish_frame(out, A::API, version)
 }
 
 /// Reads an answer frame without its length: correlation id and body.
-pub fn decode_answer<A: Message>(mut frame: Bytes, version: i16) -> Result<(i32, A), MessageError> {
+pub fn decode_response<A: Message>(mut frame: Bytes, version: i16) -> Result<(i32, A), MessageError> {
     let correlation_id =
         take_response_header(&mut frame, A::API, version).map_err(|error| MessageError::new(A::API, version, error))?;
     Ok((correlation_id, A::read_body(&mut frame, version)?))

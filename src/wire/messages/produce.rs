@@ -22,7 +22,7 @@ pub(super) fn read_request(body: &mut Bytes, version: i16) -> Result<ProduceRequ
     if !(0..=9).contains(&version) {
         return Err("this version is not supported");
     }
-    let mut reader = Reader { body, flexible: version >= FLEXIBLE_FROM, entries: 0 };
+    let mut reader = ProduceReader { body, flexible: version >= FLEXIBLE_FROM, entries: 0 };
     let transactional_id = if version >= TRANSACTIONAL_ID_FROM { reader.nullable_string()? } else { None };
     let acks = reader.body.try_get_i16().map_err(|_| "acks is missing")?;
     let timeout_ms = reader.body.try_get_i32().map_err(|_| "the time-out is missing")?;
@@ -35,7 +35,7 @@ pub(super) fn read_request(body: &mut Bytes, version: i16) -> Result<ProduceRequ
 }
 
 /// The whole answer frame to a request of version 0 to 2, length included: the same error for all partitions.
-pub fn encode_old_answer(
+pub fn encode_old_response(
     request: &ProduceRequestData,
     version: i16,
     correlation_id: i32,
@@ -65,13 +65,13 @@ pub fn encode_old_answer(
     finish_frame(out, ApiKey::Produce, version)
 }
 
-struct Reader<'a> {
+struct ProduceReader<'a> {
     body: &'a mut Bytes,
     flexible: bool,
     entries: usize,
 }
 
-impl Reader<'_> {
+impl ProduceReader<'_> {
     fn topic(&mut self) -> Result<TopicProduceData, &'static str> {
         let name = self.nullable_string()?.ok_or("a topic name is null")?;
         let mut partition_data = Vec::new();

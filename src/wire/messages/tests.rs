@@ -56,7 +56,7 @@ fn produce() -> ProduceRequestData {
     }
 }
 
-fn produce_answer(version: i16) -> ProduceResponseData {
+fn produce_response(version: i16) -> ProduceResponseData {
     let partition = produce_types::PartitionProduceResponse {
         index: 3,
         error_code: ErrorCode::CorruptMessage.code(),
@@ -97,23 +97,23 @@ fn fetch(version: i16) -> FetchRequestData {
     }
 }
 
-fn fetch_answer() -> FetchAnswer {
-    let good = FetchPartitionAnswer {
+fn fetch_response() -> FetchResponse {
+    let good = FetchPartitionResponse {
         high_watermark: 8,
         last_stable_offset: 7,
         log_start_offset: 1,
         aborted_transactions: Some(vec![(5, 6)]),
         records: vec![records(), records()],
-        ..FetchPartitionAnswer::failed(0, ErrorCode::None)
+        ..FetchPartitionResponse::failed(0, ErrorCode::None)
     };
-    let empty = FetchPartitionAnswer {
+    let empty = FetchPartitionResponse {
         high_watermark: 8,
         diverging_epoch: Some((3, 8)),
-        ..FetchPartitionAnswer::failed(1, ErrorCode::None)
+        ..FetchPartitionResponse::failed(1, ErrorCode::None)
     };
-    let failed = FetchPartitionAnswer::failed(2, ErrorCode::OffsetOutOfRange);
-    let topic = |name, partitions| FetchTopicAnswer { topic: string(name), partitions };
-    FetchAnswer {
+    let failed = FetchPartitionResponse::failed(2, ErrorCode::OffsetOutOfRange);
+    let topic = |name, partitions| FetchTopicResponse { topic: string(name), partitions };
+    FetchResponse {
         throttle_time_ms: 0,
         error: ErrorCode::None,
         session_id: 0,
@@ -122,8 +122,8 @@ fn fetch_answer() -> FetchAnswer {
 }
 
 /// The same as a generated type.
-fn generated_fetch_answer(answer: &FetchAnswer, version: i16) -> FetchResponseData {
-    let partition = |partition: &FetchPartitionAnswer| {
+fn generated_fetch_answer(response: &FetchResponse, version: i16) -> FetchResponseData {
+    let partition = |partition: &FetchPartitionResponse| {
         let aborted = partition.aborted_transactions.as_ref().map(|aborted| {
             let each = aborted.iter().map(|&(producer_id, first_offset)| fetch_types::AbortedTransaction {
                 producer_id,
@@ -149,7 +149,7 @@ fn generated_fetch_answer(answer: &FetchAnswer, version: i16) -> FetchResponseDa
             ..Default::default()
         }
     };
-    let topics = answer.topics.iter().map(|topic| fetch_types::FetchableTopicResponse {
+    let topics = response.topics.iter().map(|topic| fetch_types::FetchableTopicResponse {
         topic: topic.topic.clone(),
         partitions: topic.partitions.iter().map(partition).collect(),
         ..Default::default()
@@ -165,7 +165,7 @@ fn joined(mut pieces: Pieces) -> Bytes {
 fn produce_is_what_another_implementation_writes_and_reads() {
     for version in 3..=9 {
         check::<_, theirs::ProduceRequest>(&produce(), version..=version);
-        check::<_, theirs::ProduceResponse>(&produce_answer(version), version..=version);
+        check::<_, theirs::ProduceResponse>(&produce_response(version), version..=version);
     }
 }
 
@@ -195,20 +195,20 @@ fn old_produce_requests_are_read_so_that_they_can_be_refused() {
 fn fetch_is_what_another_implementation_writes_and_reads() {
     for version in 4..=12 {
         check::<_, theirs::FetchRequest>(&fetch(version), version..=version);
-        let answer = generated_fetch_answer(&fetch_answer(), version);
-        check::<_, theirs::FetchResponse>(&answer, version..=version);
-        let frame = joined(fetch_answer().encode(version, 77).expect("supported"));
-        assert_eq!(frame, encode_answer(&answer, version, 77).expect("supported"), "version {version}");
+        let response = generated_fetch_answer(&fetch_response(), version);
+        check::<_, theirs::FetchResponse>(&response, version..=version);
+        let frame = joined(fetch_response().encode(version, 77).expect("supported"));
+        assert_eq!(frame, encode_response(&response, version, 77).expect("supported"), "version {version}");
     }
-    assert!(fetch_answer().encode(13, 0).is_err());
+    assert!(fetch_response().encode(13, 0).is_err());
 }
 
 #[test]
 fn fetch_answers_share_the_records() {
     let records = records();
-    let mut answer = fetch_answer();
-    answer.topics[0].partitions[0].records = vec![records.clone()];
-    let mut pieces = answer.encode(12, 1).expect("supported");
+    let mut response = fetch_response();
+    response.topics[0].partitions[0].records = vec![records.clone()];
+    let mut pieces = response.encode(12, 1).expect("supported");
     let mut found = false;
     while pieces.has_remaining() {
         found |= pieces.chunk().as_ptr() == records.as_ptr();
@@ -234,7 +234,7 @@ fn list_offsets_is_what_another_implementation_writes_and_reads() {
             ..Default::default()
         };
         check::<_, theirs::ListOffsetsRequest>(&request, version..=version);
-        let answer = ListOffsetsResponseData {
+        let response = ListOffsetsResponseData {
             topics: vec![list_offsets::ListOffsetsTopicResponse {
                 name: string("orders"),
                 partitions: vec![list_offsets::ListOffsetsPartitionResponse {
@@ -248,7 +248,7 @@ fn list_offsets_is_what_another_implementation_writes_and_reads() {
             }],
             ..Default::default()
         };
-        check::<_, theirs::ListOffsetsResponse>(&answer, version..=version);
+        check::<_, theirs::ListOffsetsResponse>(&response, version..=version);
     }
 }
 
@@ -271,7 +271,7 @@ fn metadata_is_what_another_implementation_writes_and_reads() {
             isr_nodes: vec![1],
             ..Default::default()
         };
-        let answer = MetadataResponseData {
+        let response = MetadataResponseData {
             brokers: vec![metadata::MetadataResponseBroker {
                 node_id: 1,
                 host: string("127.0.0.1"),
@@ -288,7 +288,7 @@ fn metadata_is_what_another_implementation_writes_and_reads() {
             }],
             ..Default::default()
         };
-        check::<_, theirs::MetadataResponse>(&answer, version..=version);
+        check::<_, theirs::MetadataResponse>(&response, version..=version);
     }
 }
 
@@ -306,10 +306,11 @@ fn the_small_ones_are_what_another_implementation_writes_and_reads() {
 
         let request = InitProducerIdRequestData { transaction_timeout_ms: i32::MAX, ..Default::default() };
         check::<_, theirs::InitProducerIdRequest>(&request, version..=version);
-        let answer = InitProducerIdResponseData { producer_id: 1000, producer_epoch: 0, ..Default::default() };
-        check::<_, theirs::InitProducerIdResponse>(&answer, version..=version);
+        let response = InitProducerIdResponseData { producer_id: 1000, producer_epoch: 0, ..Default::default() };
+        check::<_, theirs::InitProducerIdResponse>(&response, version..=version);
 
-        let (mut request, mut answer) = (FindCoordinatorRequestData::default(), FindCoordinatorResponseData::default());
+        let (mut request, mut response) =
+            (FindCoordinatorRequestData::default(), FindCoordinatorResponseData::default());
         if version >= 4 {
             request.coordinator_keys = vec![string("group")];
             let coordinator = find_coordinator::Coordinator {
@@ -317,13 +318,13 @@ fn the_small_ones_are_what_another_implementation_writes_and_reads() {
                 error_code: ErrorCode::CoordinatorNotAvailable.code(),
                 ..Default::default()
             };
-            answer.coordinators = vec![coordinator];
+            response.coordinators = vec![coordinator];
         } else {
             request.key = string("group");
-            answer.error_code = ErrorCode::CoordinatorNotAvailable.code();
+            response.error_code = ErrorCode::CoordinatorNotAvailable.code();
         }
         check::<_, theirs::FindCoordinatorRequest>(&request, version..=version);
-        check::<_, theirs::FindCoordinatorResponse>(&answer, version..=version);
+        check::<_, theirs::FindCoordinatorResponse>(&response, version..=version);
     }
 }
 
@@ -356,7 +357,7 @@ fn topics_and_configs_are_what_another_implementation_writes_and_reads() {
             ..Default::default()
         };
         check::<_, theirs::CreateTopicsRequest>(&request, version..=version);
-        let answer = CreateTopicsResponseData {
+        let response = CreateTopicsResponseData {
             topics: vec![create_topics::CreatableTopicResult {
                 name: string("orders"),
                 topic_id: if version >= 7 { KafkaUuid::from_parts(3, 4) } else { KafkaUuid::ZERO },
@@ -367,7 +368,7 @@ fn topics_and_configs_are_what_another_implementation_writes_and_reads() {
             }],
             ..Default::default()
         };
-        check::<_, theirs::CreateTopicsResponse>(&answer, version..=version);
+        check::<_, theirs::CreateTopicsResponse>(&response, version..=version);
     }
     for version in 1..=4 {
         let request = DescribeConfigsRequestData {
@@ -380,7 +381,7 @@ fn topics_and_configs_are_what_another_implementation_writes_and_reads() {
             ..Default::default()
         };
         check::<_, theirs::DescribeConfigsRequest>(&request, version..=version);
-        let answer = DescribeConfigsResponseData {
+        let response = DescribeConfigsResponseData {
             results: vec![describe_configs::DescribeConfigsResult {
                 resource_type: 2,
                 resource_name: string("orders"),
@@ -395,7 +396,7 @@ fn topics_and_configs_are_what_another_implementation_writes_and_reads() {
             }],
             ..Default::default()
         };
-        check::<_, theirs::DescribeConfigsResponse>(&answer, version..=version);
+        check::<_, theirs::DescribeConfigsResponse>(&response, version..=version);
     }
 }
 
@@ -406,12 +407,12 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn encoded_answers_stay_as_they_are() {
-    let versions = |version| hex(&encode_answer(&api_versions_answer(), version, 5).expect("supported"));
+    let versions = |version| hex(&encode_response(&api_versions_answer(), version, 5).expect("supported"));
     insta::assert_snapshot!("api_versions_0", versions(0));
     insta::assert_snapshot!("api_versions_3", versions(3));
-    insta::assert_snapshot!("produce_9", hex(&encode_answer(&produce_answer(9), 9, 6).expect("supported")));
-    insta::assert_snapshot!("fetch_4", hex(&joined(fetch_answer().encode(4, 7).expect("supported"))));
-    insta::assert_snapshot!("fetch_12", hex(&joined(fetch_answer().encode(12, 7).expect("supported"))));
+    insta::assert_snapshot!("produce_9", hex(&encode_response(&produce_response(9), 9, 6).expect("supported")));
+    insta::assert_snapshot!("fetch_4", hex(&joined(fetch_response().encode(4, 7).expect("supported"))));
+    insta::assert_snapshot!("fetch_12", hex(&joined(fetch_response().encode(12, 7).expect("supported"))));
 }
 
 #[test]

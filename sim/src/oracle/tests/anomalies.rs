@@ -87,7 +87,7 @@ fn corrupt_read() {
         make.read(0, 1, &[1]);
     });
     check(&["corrupt read"], |make| {
-        let read = make.answer(P, 0, 1, Answer::Garbled);
+        let read = make.response(P, 0, 1, Response::Garbled);
         make.history.end_read(read, &[]);
     });
 }
@@ -121,7 +121,7 @@ fn lost_write() {
     check(&["lost write"], |make| {
         make.acked(0);
         make.acked(1);
-        let read = make.answer(P, 1, -1, Answer::OutOfRange);
+        let read = make.response(P, 1, -1, Response::OutOfRange);
         make.history.end_read(read, &[]);
     });
 }
@@ -130,7 +130,7 @@ fn lost_write() {
 fn out_of_range_past_the_end_is_fine() {
     check(&[], |make| {
         make.acked(0);
-        let read = make.answer(P, 1, -1, Answer::OutOfRange);
+        let read = make.response(P, 1, -1, Response::OutOfRange);
         make.history.end_read(read, &[]);
     });
 }
@@ -203,7 +203,7 @@ fn high_watermark_monotone() {
     });
     // An answer that was on its way meanwhile may be older.
     check(&[], |make| {
-        let old = make.answer(P, 0, 0, Answer::Offsets);
+        let old = make.response(P, 0, 0, Response::Offsets);
         make.acked(0);
         make.history.end_read(old, &[]);
     });
@@ -212,7 +212,7 @@ fn high_watermark_monotone() {
 #[test]
 fn poll_skip_and_nonmonotonic_poll() {
     let poll = |make: &mut Make, from: i64, seen: &[Seen]| {
-        let read = make.answer(P, from, 3, Answer::Records { seen: 0..0 });
+        let read = make.response(P, from, 3, Response::Records { seen: 0..0 });
         make.history.end_read(read, seen);
     };
     check(&["poll-skip"], |make| {
@@ -230,7 +230,7 @@ fn poll_skip_and_nonmonotonic_poll() {
 #[test]
 fn log_start() {
     let told = |make: &mut Make, log_start: i64, high_watermark: i64| {
-        let mut read = make.answer(P, 0, high_watermark, Answer::Offsets);
+        let mut read = make.response(P, 0, high_watermark, Response::Offsets);
         read.log_start = log_start;
         make.history.end_read(read, &[]);
     };
@@ -350,7 +350,7 @@ fn what_a_lying_disk_lost_is_beyond_the_promise_and_nothing_else() {
     check(&[], |make| {
         make.acked(0);
         make.history.exceed(0, Beyond::FlippedBit);
-        let garbled = make.answer(P, 0, 1, Answer::Garbled);
+        let garbled = make.response(P, 0, 1, Response::Garbled);
         make.history.end_read(garbled, &[]);
     });
     check(&["failed send read"], |make| {

@@ -7,7 +7,7 @@ mod random;
 mod topics;
 
 use super::judge;
-use crate::history::{Answer, Batch, Beyond, History, Outcome, Partition, Read, Seen, SendId, TimeQuery};
+use crate::history::{Batch, Beyond, History, Outcome, Partition, Read, Response, Seen, SendId, TimeQuery};
 
 /// The digest of a value's record in these tests.
 fn digest(value: u64) -> u64 {
@@ -57,7 +57,7 @@ impl Make {
     }
 
     /// A whole answer: begun and ended now.
-    fn answer(&mut self, partition: Partition, from: i64, high_watermark: i64, answer: Answer) -> Read {
+    fn response(&mut self, partition: Partition, from: i64, high_watermark: i64, response: Response) -> Read {
         Read {
             reader: 0,
             assignment: 0,
@@ -69,7 +69,7 @@ impl Make {
             high_watermark,
             log_start: 0,
             last: false,
-            answer,
+            response,
         }
     }
 
@@ -79,14 +79,14 @@ impl Make {
     }
 
     fn read_at(&mut self, from: i64, high_watermark: i64, seen: &[Seen]) {
-        let mut read = self.answer(P, from, high_watermark, Answer::Records { seen: 0..0 });
+        let mut read = self.response(P, from, high_watermark, Response::Records { seen: 0..0 });
         read.assignment = 1 + self.history.reads.len() as u32;
         self.history.end_read(read, seen);
     }
 
     /// The last read of everything.
     fn last(&mut self, values: &[u64]) {
-        let mut read = self.answer(P, 0, values.len() as i64, Answer::Records { seen: 0..0 });
+        let mut read = self.response(P, 0, values.len() as i64, Response::Records { seen: 0..0 });
         read.last = true;
         read.assignment = 1 + self.history.reads.len() as u32;
         self.history.end_read(read, &dense(0, values));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::history::{Answer, History, Outcome, Partition, Read, Send};
+use crate::history::{History, Outcome, Partition, Read, Response, Send};
 
 /// What a violation is about: enough to compare two judges.
 pub type Finding = (&'static str, u32, i64);
@@ -189,7 +189,7 @@ fn reads(history: &History, facts: &[Fact], found: &mut BTreeSet<Finding>) {
         let earlier = || history.reads.iter().filter(|a| a.partition == read.partition);
         let answered = || earlier().filter(|a| a.ended.order < read.began.order);
         let known = || facts.iter().filter(|a| a.partition == read.partition && a.order < read.began.order);
-        if read.answer == Answer::Garbled {
+        if read.response == Response::Garbled {
             found.insert(("corrupt read", p, read.from));
         }
         let acked_end = known().filter(|fact| fact.read.is_none()).map(|fact| fact.offset + 1);
@@ -205,7 +205,7 @@ fn reads(history: &History, facts: &[Fact], found: &mut BTreeSet<Finding>) {
             found.insert(("log start", p, read.log_start));
         }
         let end = known().map(|fact| fact.offset + 1).max().unwrap_or(0);
-        if read.answer == Answer::OutOfRange && (granted(history, read)..end).contains(&read.from) {
+        if read.response == Response::OutOfRange && (granted(history, read)..end).contains(&read.from) {
             found.insert(("lost write", p, read.from));
         }
         let records = history.records(read);
@@ -222,7 +222,8 @@ fn reads(history: &History, facts: &[Fact], found: &mut BTreeSet<Finding>) {
 fn polls(history: &History, index: usize, found: &mut BTreeSet<Finding>) {
     let read = &history.reads[index];
     let key = |a: &Read| (a.reader, a.assignment, a.partition);
-    let same = || history.reads.iter().filter(|a| key(a) == key(read) && matches!(a.answer, Answer::Records { .. }));
+    let same =
+        || history.reads.iter().filter(|a| key(a) == key(read) && matches!(a.response, Response::Records { .. }));
     let Some(first) = same().next() else { return };
     let before = history.reads[..index].iter().filter(|a| key(a) == key(read));
     let mut expected = before.flat_map(|a| history.records(a)).last().map_or(first.from, |seen| seen.offset + 1);

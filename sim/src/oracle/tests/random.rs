@@ -92,10 +92,10 @@ impl World {
         let partition = Partition(reader as u32 % 2);
         let end = self.logs[partition.0 as usize].len() as i64;
         let from = self.next[reader];
-        let mut read = self.make.answer(partition, from, end, Answer::Records { seen: 0..0 });
+        let mut read = self.make.response(partition, from, end, Response::Records { seen: 0..0 });
         read.reader = reader as u32;
         if from > end {
-            read.answer = Answer::OutOfRange;
+            read.response = Response::OutOfRange;
             read.high_watermark = -1;
             self.next[reader] = 0;
             self.make.history.end_read(read, &[]);
@@ -125,7 +125,7 @@ impl World {
     fn offsets(&mut self) {
         let partition = Partition(self.rng.u32(..2));
         let end = self.logs[partition.0 as usize].len() as i64;
-        let read = self.make.answer(partition, end, end, Answer::Offsets);
+        let read = self.make.response(partition, end, end, Response::Offsets);
         self.make.history.end_read(read, &[]);
     }
 
@@ -150,7 +150,7 @@ impl World {
     fn last(&mut self) {
         for partition in [P, OTHER] {
             let log = self.logs[partition.0 as usize].clone();
-            let mut read = self.make.answer(partition, 0, log.len() as i64, Answer::Records { seen: 0..0 });
+            let mut read = self.make.response(partition, 0, log.len() as i64, Response::Records { seen: 0..0 });
             read.reader = 9;
             read.last = true;
             self.make.history.end_read(read, &dense(0, &log));

@@ -105,13 +105,13 @@ impl ReplayVisitor for Collected {
     }
 }
 
-type Shared = Arc<Mutex<Model>>;
+type SharedModel = Arc<Mutex<Model>>;
 
-fn with<T>(model: &Shared, act: impl FnOnce(&mut Model) -> T) -> T {
+fn with<T>(model: &SharedModel, act: impl FnOnce(&mut Model) -> T) -> T {
     act(&mut model.lock().expect("no holder panics"))
 }
 
-async fn program(world: World, model: Shared, life: Life, config: WalConfig) {
+async fn program(world: World, model: SharedModel, life: Life, config: WalConfig) {
     let mut replayed = Collected::default();
     let known = with(&model, |model| KnownLsns {
         floor: if life.tells_floor { model.floor } else { Lsn(0) },
@@ -156,7 +156,7 @@ async fn program(world: World, model: Shared, life: Life, config: WalConfig) {
 
 fn check(seed: u64, sync: WalSync, lives: Vec<Life>) -> Result<(), TestCaseError> {
     let world = World::new(seed);
-    let model: Shared = Arc::new(Mutex::new(Model::default()));
+    let model: SharedModel = Arc::new(Mutex::new(Model::default()));
     // The last life only looks.
     let last =
         Life { ops: Vec::new(), recovers: true, tells_floor: false, steps: 10_000, end: End::Kill { evict: false } };
@@ -228,9 +228,9 @@ fn a_start_killed_at_any_step_leaves_nothing_half_made() {
 /// A full disk fails what finds no file, in order, loses no number, and is over as soon as there is space again.
 #[test]
 fn a_full_disk_fails_what_does_not_fit_and_heals_by_itself() {
-    let answers = Arc::new(Mutex::new(Vec::new()));
+    let responses = Arc::new(Mutex::new(Vec::new()));
     let world = World::new(1);
-    let (inner, told) = (world.clone(), answers.clone());
+    let (inner, told) = (world.clone(), responses.clone());
     let program = async move {
         let mut replayed = Collected::default();
         let (env, dir) = (inner.env(), Path::new("/data/wal"));
@@ -245,18 +245,18 @@ fn a_full_disk_fails_what_does_not_fit_and_heals_by_itself() {
             }
             let (sender, receiver) = tokio::sync::oneshot::channel();
             wal.submit(append(id, 0, 5000), Box::new(|result| _ = sender.send(result)));
-            let answer = receiver.await.expect("answered");
-            told.lock().expect("no panic").push(answer);
+            let response = receiver.await.expect("answered");
+            told.lock().expect("no panic").push(response);
         }
         wal.close().await;
     };
     let outcome = world.live(Box::pin(program), 100_000, End::Kill { evict: false });
     assert!(matches!(outcome, Outcome::Finished));
-    let answers = answers.lock().expect("no panic").clone();
-    let failed: Vec<usize> = (0..60).filter(|id| answers[*id] == Err(WalFailed::NoSpace)).collect();
+    let responses = responses.lock().expect("no panic").clone();
+    let failed: Vec<usize> = (0..60).filter(|id| responses[*id] == Err(WalFailed::NoSpace)).collect();
     assert!(failed.first().is_some_and(|first| *first >= 20) && failed.last() == Some(&49), "{failed:?}");
     assert_eq!(failed.len(), failed.last().unwrap_or(&0) - failed.first().unwrap_or(&0) + 1, "{failed:?}");
-    let numbers: Vec<u64> = answers.iter().filter_map(|answer| answer.ok()).map(|lsn| lsn.0).collect();
+    let numbers: Vec<u64> = responses.iter().filter_map(|response| response.ok()).map(|lsn| lsn.0).collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
 }
 

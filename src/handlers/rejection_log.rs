@@ -12,9 +12,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// When the last line was written, and how many refusals have been left out since.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<(Option<Monotonic>, u64)>);
+pub(super) struct RejectionLog(Mutex<(Option<Monotonic>, u64)>);
 
-impl Refusals {
+impl RejectionLog {
     /// Records of a partition have been refused.
     pub(super) fn note(
         &self,
@@ -57,10 +57,10 @@ mod tests {
 
     #[test]
     fn one_line_in_a_while_which_counts_the_others() {
-        let refusals = Refusals::default();
+        let rejections = RejectionLog::default();
         let at = |seconds| Monotonic(0) + Duration::from_secs(seconds);
-        assert_eq!(refusals.admit(at(0)), Some(0));
-        assert_eq!((refusals.admit(at(1)), refusals.admit(at(9))), (None, None));
-        assert_eq!(refusals.admit(at(10)), Some(2));
+        assert_eq!(rejections.admit(at(0)), Some(0));
+        assert_eq!((rejections.admit(at(1)), rejections.admit(at(9))), (None, None));
+        assert_eq!(rejections.admit(at(10)), Some(2));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::{Inner, lock};
 
 /// Segments in use, in the order of their last use.
-pub(super) struct HotSet {
+pub(super) struct OpenFileLru {
     segments_max: usize,
     order: Mutex<Order>,
     /// Where a segment keeps its place in this order; 0: it has none.
@@ -20,7 +20,7 @@ struct Order {
     by_tick: BTreeMap<u64, Weak<Inner>>,
 }
 
-impl HotSet {
+impl OpenFileLru {
     pub(super) fn new(segments_max: usize, place: fn(&Inner) -> &AtomicU64) -> Self {
         Self { segments_max: segments_max.max(1), order: Mutex::default(), place }
     }

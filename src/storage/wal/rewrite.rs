@@ -15,7 +15,7 @@ const REWRITE_BYTES: usize = 1 << 20;
 /// Writes every file that holds blocks once more over itself, and flushes it. What is in the page cache alone, after
 /// `kill -9`, may count as clean there after a flush that failed: flushing would then succeed without writing anything.
 /// It takes no space, for the files are preallocated.
-pub(super) async fn harden(env: &Env, dir: &Path) -> Result<(), WalOpenError> {
+pub(super) async fn rewrite_and_sync(env: &Env, dir: &Path) -> Result<(), WalOpenError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| WalOpenError::Io { action: "write again", path, source }

@@ -1,4 +1,4 @@
-//! Whether a request comes fast enough. Memory is set aside for it, so it must not take for ever.
+//! Whether a request comes fast enough. Memory is set aside for it, so it must not take forever.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ pub(super) const RATE_BYTES_MIN: u64 = 256 * 1024;
 
 /// How a request comes along: it may not stand still for longer than `stall`, and may take that long altogether, and a
 /// second more for each [`RATE_BYTES_MIN`] that have come.
-pub(super) struct Pace {
+pub(super) struct RequestDeadline {
     stall: Duration,
     began: Monotonic,
     moved: Monotonic,
     bytes: u64,
 }
 
-impl Pace {
+impl RequestDeadline {
     pub(super) fn new(stall: Duration, now: Monotonic) -> Self {
         Self { stall, began: now, moved: now, bytes: 0 }
     }
@@ -38,7 +38,7 @@ impl Pace {
     }
 
     /// When it will have been too slow, if nothing comes.
-    pub(super) fn deadline(&self) -> Monotonic {
+    pub(super) fn at(&self) -> Monotonic {
         let earned = Duration::from_millis(self.bytes.saturating_mul(1000) / RATE_BYTES_MIN);
         (self.moved + self.stall).min(self.began + self.stall + earned)
     }
@@ -56,25 +56,25 @@ mod tests {
 
     #[test]
     fn standing_still_ends_it_however_much_has_come() {
-        let mut pace = Pace::new(STALL, at(10));
-        assert_eq!(pace.deadline(), at(40));
-        pace.moved(90 << 20, at(12));
-        assert_eq!(pace.deadline(), at(42));
+        let mut limit = RequestDeadline::new(STALL, at(10));
+        assert_eq!(limit.at(), at(40));
+        limit.moved(90 << 20, at(12));
+        assert_eq!(limit.at(), at(42));
     }
 
     #[test]
     fn dripping_ends_it_and_a_steady_flow_does_not() {
-        let mut pace = Pace::new(STALL, at(0));
+        let mut limit = RequestDeadline::new(STALL, at(0));
         for second in 1..29 {
-            pace.moved(1, at(second));
+            limit.moved(1, at(second));
         }
-        assert_eq!(pace.deadline(), at(30));
-        let mut pace = Pace::new(STALL, at(0));
+        assert_eq!(limit.at(), at(30));
+        let mut limit = RequestDeadline::new(STALL, at(0));
         for second in 1..1000 {
-            pace.moved(256 * 1024, at(second));
-            assert!(pace.deadline() > at(second + 1));
+            limit.moved(256 * 1024, at(second));
+            assert!(limit.at() > at(second + 1));
         }
-        pace.restart(at(2000));
-        assert_eq!(pace.deadline(), at(2030));
+        limit.restart(at(2000));
+        assert_eq!(limit.at(), at(2030));
     }
 }

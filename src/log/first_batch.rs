@@ -2,7 +2,7 @@
 //!
 //! A producer that is not known may begin with any sequence, since brokers forget those that were idle. If its first batch
 //! is refused because the disk is full, and there is room again when the second one comes, that one would be taken for the
-//! beginning; the first, sent again, would be out of order for ever. Kafka keeps the lowest sequence of a transaction for
+//! beginning; the first, sent again, would be out of order forever. Kafka keeps the lowest sequence of a transaction for
 //! the same reason (KAFKA-14920).
 //!
 //! | the batch of a producer that is not known | verdict |
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use super::producer::ProducerBatch;
 
 /// Producers remembered per partition.
-const REFUSED_MAX: usize = 1000;
+const PRODUCERS_MAX: usize = 1000;
 
 /// The batch that has to come first.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +30,11 @@ struct First {
 
 /// Producers that wait to begin.
 #[derive(Debug, Default)]
-pub struct Refused {
+pub struct FirstBatchGuard {
     by_id: BTreeMap<i64, First>,
 }
 
-impl Refused {
+impl FirstBatchGuard {
     /// A batch of a producer that is not known was refused at `now` (wall clock, milliseconds), and will be sent again.
     pub fn note(&mut self, batch: &ProducerBatch, now: i64) {
         if let Some(first) = self.by_id.get(&batch.producer_id)
@@ -42,7 +42,7 @@ impl Refused {
         {
             return;
         }
-        if self.by_id.len() < REFUSED_MAX || self.by_id.contains_key(&batch.producer_id) {
+        if self.by_id.len() < PRODUCERS_MAX || self.by_id.contains_key(&batch.producer_id) {
             let first = First { epoch: batch.epoch, sequence: batch.first_sequence, at: now };
             self.by_id.insert(batch.producer_id, first);
         }
@@ -79,57 +79,57 @@ mod tests {
         ProducerBatch::new(producer_id, epoch, first_sequence, 0).expect("an id")
     }
 
-    fn holds_back(refused: &Refused, batch: &ProducerBatch) -> bool {
-        refused.comes_before(batch).is_some()
+    fn holds_back(guard: &FirstBatchGuard, batch: &ProducerBatch) -> bool {
+        guard.comes_before(batch).is_some()
     }
 
-    fn held_back(refused: &Refused, epoch: i16, sequences: &[i32]) -> Vec<bool> {
-        sequences.iter().map(|&sequence| holds_back(refused, &batch(7, epoch, sequence))).collect()
+    fn held_back(guard: &FirstBatchGuard, epoch: i16, sequences: &[i32]) -> Vec<bool> {
+        sequences.iter().map(|&sequence| holds_back(guard, &batch(7, epoch, sequence))).collect()
     }
 
     #[test]
     fn what_was_sent_behind_has_to_wait_until_the_producer_has_begun() {
-        let mut refused = Refused::default();
-        refused.note(&batch(7, 3, 5), 0);
-        assert_eq!(held_back(&refused, 3, &[4, 5, 6, 100]), [false, false, true, true]);
-        assert_eq!(held_back(&refused, 4, &[0, 6]), [false, false], "a new epoch is a new beginning");
-        assert!(!holds_back(&refused, &batch(8, 3, 6)), "another producer");
-        refused.begun(7);
-        assert!(!holds_back(&refused, &batch(7, 3, 6)));
+        let mut guard = FirstBatchGuard::default();
+        guard.note(&batch(7, 3, 5), 0);
+        assert_eq!(held_back(&guard, 3, &[4, 5, 6, 100]), [false, false, true, true]);
+        assert_eq!(held_back(&guard, 4, &[0, 6]), [false, false], "a new epoch is a new beginning");
+        assert!(!holds_back(&guard, &batch(8, 3, 6)), "another producer");
+        guard.begun(7);
+        assert!(!holds_back(&guard, &batch(7, 3, 6)));
     }
 
     #[test]
     fn the_earliest_of_the_newest_epoch_has_to_come_first() {
-        let mut refused = Refused::default();
+        let mut guard = FirstBatchGuard::default();
         for (epoch, sequence) in [(0, 6), (0, 5), (0, 7)] {
-            refused.note(&batch(7, epoch, sequence), 0);
+            guard.note(&batch(7, epoch, sequence), 0);
         }
-        assert_eq!(held_back(&refused, 0, &[5, 6]), [false, true]);
-        refused.note(&batch(7, 1, 9), 0);
-        refused.note(&batch(7, 0, 1), 0);
-        assert_eq!(held_back(&refused, 1, &[9, 10]), [false, true]);
-        assert_eq!(held_back(&refused, 0, &[6]), [false], "the broker's other rules fence the old epoch");
+        assert_eq!(held_back(&guard, 0, &[5, 6]), [false, true]);
+        guard.note(&batch(7, 1, 9), 0);
+        guard.note(&batch(7, 0, 1), 0);
+        assert_eq!(held_back(&guard, 1, &[9, 10]), [false, true]);
+        assert_eq!(held_back(&guard, 0, &[6]), [false], "the broker's other rules fence the old epoch");
     }
 
     #[test]
     fn sequences_wrap() {
-        let mut refused = Refused::default();
-        refused.note(&batch(7, 0, i32::MAX), 0);
-        assert_eq!(held_back(&refused, 0, &[i32::MAX - 1, i32::MAX, 0, 5]), [false, false, true, true]);
+        let mut guard = FirstBatchGuard::default();
+        guard.note(&batch(7, 0, i32::MAX), 0);
+        assert_eq!(held_back(&guard, 0, &[i32::MAX - 1, i32::MAX, 0, 5]), [false, false, true, true]);
     }
 
     #[test]
     fn memory_is_bounded_and_expires() {
-        let mut refused = Refused::default();
-        for id in 0..=REFUSED_MAX as i64 {
-            refused.note(&batch(id, 0, 1), id);
+        let mut guard = FirstBatchGuard::default();
+        for id in 0..=PRODUCERS_MAX as i64 {
+            guard.note(&batch(id, 0, 1), id);
         }
-        assert!(holds_back(&refused, &batch(0, 0, 2)));
-        assert!(!holds_back(&refused, &batch(REFUSED_MAX as i64, 0, 2)), "there was no room for it");
-        refused.note(&batch(0, 0, 0), 0);
-        assert!(holds_back(&refused, &batch(0, 0, 1)), "one that is known can still be changed");
-        refused.expire(1);
-        assert!(!holds_back(&refused, &batch(0, 0, 2)));
-        assert!(holds_back(&refused, &batch(1, 0, 2)));
+        assert!(holds_back(&guard, &batch(0, 0, 2)));
+        assert!(!holds_back(&guard, &batch(PRODUCERS_MAX as i64, 0, 2)), "there was no room for it");
+        guard.note(&batch(0, 0, 0), 0);
+        assert!(holds_back(&guard, &batch(0, 0, 1)), "one that is known can still be changed");
+        guard.expire(1);
+        assert!(!holds_back(&guard, &batch(0, 0, 2)));
+        assert!(holds_back(&guard, &batch(1, 0, 2)));
     }
 }

@@ -8,7 +8,7 @@ use crate::storage::{Lsn, PartitionKey};
 
 /// First needed position per partition, and the newest position that any partition has heard of.
 #[derive(Debug, Default)]
-pub struct Needs(Mutex<State>);
+pub struct WalFloor(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -16,7 +16,7 @@ struct State {
     seen: Lsn,
 }
 
-impl Needs {
+impl WalFloor {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().expect("no holder of the lock panics")
     }
@@ -66,23 +66,23 @@ mod tests {
 
     #[test]
     fn the_floor_is_the_oldest_need() {
-        let needs = Needs::default();
-        needs.first(partition(0), Lsn(5));
-        needs.first(partition(1), Lsn(3));
-        needs.first(partition(1), Lsn(9));
-        needs.seen(Lsn(9));
-        assert_eq!(needs.floor(), Lsn(3));
-        assert_eq!(needs.oldest(), [(partition(1), Lsn(3)), (partition(0), Lsn(5))]);
-        needs.covered(partition(1), None);
-        assert_eq!(needs.floor(), Lsn(5));
+        let wal_floor = WalFloor::default();
+        wal_floor.first(partition(0), Lsn(5));
+        wal_floor.first(partition(1), Lsn(3));
+        wal_floor.first(partition(1), Lsn(9));
+        wal_floor.seen(Lsn(9));
+        assert_eq!(wal_floor.floor(), Lsn(3));
+        assert_eq!(wal_floor.oldest(), [(partition(1), Lsn(3)), (partition(0), Lsn(5))]);
+        wal_floor.covered(partition(1), None);
+        assert_eq!(wal_floor.floor(), Lsn(5));
     }
 
     #[test]
     fn a_block_that_is_not_fully_reported_stays() {
-        let needs = Needs::default();
-        needs.first(partition(0), Lsn(4));
-        needs.seen(Lsn(4));
-        needs.covered(partition(0), None);
-        assert_eq!(needs.floor(), Lsn(4), "another partition's append in block 4 may not have been reported yet");
+        let wal_floor = WalFloor::default();
+        wal_floor.first(partition(0), Lsn(4));
+        wal_floor.seen(Lsn(4));
+        wal_floor.covered(partition(0), None);
+        assert_eq!(wal_floor.floor(), Lsn(4), "another partition's append in block 4 may not have been reported yet");
     }
 }
