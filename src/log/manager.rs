@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::config::{LogConfig, LogManagerConfig};
+use super::config::LogManagerConfig;
+use super::context::LogContext;
 use super::error::OpenError;
 use super::partition::{PartitionLog, Recovered};
 use super::recovery;
 use super::segments::Segments;
 use super::space::SpaceGuard;
+use super::spec::PartitionSpec;
 use super::wal_floor::WalFloor;
 use crate::io::{Env, Task};
-use crate::storage::wal::Wal;
 use crate::storage::{Lsn, PartitionKey, SegmentContext};
 
 /// How often the free space is measured when nothing asks for it.
@@ -23,49 +24,6 @@ const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long to wait between two attempts to relieve the write-ahead log.
 const PRESSURE_PAUSE: Duration = Duration::from_millis(10);
-
-/// What all partition logs share.
-pub(super) struct LogContext {
-    pub(super) env: Env,
-    pub(super) config: LogManagerConfig,
-    pub(super) wal: Wal,
-    pub(super) segments: SegmentContext,
-    pub(super) wal_floor: WalFloor,
-    pub(super) space: SpaceGuard,
-    /// Bounds the partitions written behind at the same time. Closed when the logs are.
-    pub(super) writers: Semaphore,
-    /// Asks the background tasks to end. They are never cancelled: one that was in the middle of an append or a roll
-    /// would leave files and memory apart.
-    stopping: watch::Sender<bool>,
-}
-
-impl LogContext {
-    fn writers_max(&self) -> usize {
-        self.config.write_behind_parallelism.max(1)
-    }
-
-    /// Waits, but no longer than until the background tasks are to end; says whether they are not.
-    async fn pause(&self, time: Duration) -> bool {
-        let mut stopping = self.stopping.subscribe();
-        tokio::select! { biased;
-            _ = stopping.wait_for(|stopping| *stopping) => false,
-            () = self.env.sleep(time) => true,
-        }
-    }
-}
-
-/// A partition as the cluster's metadata describes it.
-#[derive(Clone, Debug)]
-pub struct PartitionSpec {
-    /// Which partition.
-    pub key: PartitionKey,
-    /// The topic's name: directories and files are named after it.
-    pub topic: String,
-    /// The epoch in which this broker leads it.
-    pub leader_epoch: i32,
-    /// The topic's settings.
-    pub config: LogConfig,
-}
 
 /// All partition logs of a broker.
 pub struct LogManager {

@@ -1,10 +1,11 @@
 //! The partition log: offsets, append, read, producer state, leader epochs, recovery.
 //!
-//! What lives where: [`producer`], `refused`, [`epochs`], [`state`] and `wal_floor` are pure. `partition` appends and commits, `read`
+//! What lives where: [`producer`], `first_batch`, [`epochs`], [`state`] and `wal_floor` are pure. `partition` appends and commits, `read`
 //! serves, `write_behind` brings durable records to the segment files, `segments` keeps those files, `recovery` puts it
 //! all together again at start, [`LogManager`] owns the partitions of a broker.
 
 mod config;
+mod context;
 pub mod epochs;
 mod error;
 mod first_batch;
@@ -16,6 +17,7 @@ mod read;
 mod recovery;
 mod segments;
 mod space;
+mod spec;
 pub mod state;
 mod wal_floor;
 mod write_behind;
@@ -25,6 +27,7 @@ mod tests;
 
 pub use config::{LogConfig, LogManagerConfig, TailConfig, TimestampType};
 pub use error::OpenError;
-pub use manager::{LogManager, PartitionSpec};
+pub use manager::LogManager;
 pub use partition::{AppendError, Offsets, PartitionLog, Pending, QueueFull, QueuePermit};
 pub use read::{Isolation, ReadError, ReadResult};
+pub use spec::PartitionSpec;

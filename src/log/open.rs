@@ -8,9 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
-use super::manager::PartitionSpec;
+use super::spec::PartitionSpec;
 use super::segments::{self, Files, Segments};
-use super::write_behind::is_transient;
 use crate::io::{Env, is_no_space, is_too_many_open_files};
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
@@ -295,7 +294,7 @@ impl Found {
                 match self.create(meta).await {
                     // The partition is as good as new, and gets its files when it is written.
                     Err(OpenError::Segment { error, .. })
-                        if is_transient(&error) && list.is_empty() && meta.base_offset == 0 =>
+                        if error.is_transient() && list.is_empty() && meta.base_offset == 0 =>
                     {
                         return Ok(self.nothing());
                     }

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::config::{LogConfig, LogManagerConfig, TimestampType};
 use super::epochs::EpochCache;
-use super::manager::LogContext;
+use super::context::LogContext;
 use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
 use super::state::{Admission, AppendState, SequenceError, Ticket};

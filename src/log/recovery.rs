@@ -33,12 +33,11 @@ use std::path::PathBuf;
 use super::config::LogManagerConfig;
 use super::epochs::EpochCache;
 use super::error::OpenError;
-use super::manager::PartitionSpec;
+use super::spec::PartitionSpec;
 use super::open::{self, Found};
 use super::partition::Recovered;
 use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
-use super::write_behind::is_transient;
 use crate::io::{BoxFuture, Env};
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError};
@@ -396,7 +395,7 @@ impl Rebuild {
     /// Writes; what cannot be written for now stays in memory.
     async fn write_or_wait(&mut self) -> Result<(), OpenError> {
         match self.write().await {
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 self.waits = true;
                 Ok(())
             }
@@ -422,7 +421,7 @@ impl Rebuild {
                 self.covered = applied;
                 self.uncovered.clear();
             }
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 let dir = self.dir.display();
                 tracing::warn!(%dir, %error, "the segment files wait; the write-ahead log has what is not in them");
             }

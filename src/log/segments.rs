@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock};
 
 use super::config::LogConfig;
 use super::error::OpenError;
-use super::manager::PartitionSpec;
+use super::spec::PartitionSpec;
 use crate::io::{Env, WallMs};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError, SegmentOptions};
 use crate::storage::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::partition::{Inner, PartitionLog};
 use super::segments::SegmentsWriter;
-use crate::io::{FailStop, is_no_space, is_too_many_open_files};
+use crate::io::FailStop;
 use crate::storage::Lsn;
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::SegmentError;
@@ -93,7 +93,7 @@ impl PartitionLog {
             return Ok(());
         };
         self.shared.space.suspect();
-        if !is_transient(&error) {
+        if !error.is_transient() {
             let message = format!("writing the segment files of partition {}: {error}", self.key());
             self.shared.env.fail_stop(FailStop::WriteFailed, &message).await
         }
@@ -193,14 +193,6 @@ impl Inner {
             Lsn(self.flushed_lsn.0.saturating_sub(1))
         }
     }
-}
-
-/// Whether writing may succeed later with nothing done: the disk is full, or the descriptors are used up.
-pub(super) fn is_transient(error: &SegmentError) -> bool {
-    let SegmentError::Io { error, .. } = error else {
-        return false;
-    };
-    is_no_space(error) || is_too_many_open_files(error)
 }
 
 /// Durable batches that the segment files do not hold, in order.

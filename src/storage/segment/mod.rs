@@ -38,7 +38,7 @@ use super::frame::{FrameError, OffsetRule};
 use super::index::IndexRule;
 use super::manifest::Sealed;
 use super::names::{FileKind, PartitionDir};
-use crate::io::{Env, File, OpenMode};
+use crate::io::{Env, File, OpenMode, is_no_space, is_too_many_open_files};
 use load::{Resident, Tail};
 use open_files::OpenFileLru;
 pub use times::{TimestampedOffset, first_at_or_after};
@@ -152,6 +152,13 @@ pub enum SegmentError {
     /// The incarnation has ended.
     #[error("the broker is stopping")]
     Stopped,
+}
+
+impl SegmentError {
+    /// Whether the same may succeed later with nothing done: the disk is full, or too many files are open.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if is_no_space(error) || is_too_many_open_files(error))
+    }
 }
 
 /// A segment. Cheap to clone; all clones are one segment.
