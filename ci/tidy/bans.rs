@@ -10,15 +10,14 @@ pub fn problems(text: &str) -> Vec<String> {
     };
     let mut problems = Vec::new();
     for list in ["disallowed-methods", "disallowed-types"] {
-        let bans = table.get(list).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        if bans.is_empty() {
+        if table.get(list).and_then(Value::as_array).is_none_or(Vec::is_empty) {
             problems.push(format!(".clippy.toml: {list} is empty"));
         }
-        let has_reason =
-            |ban: &Value| ban.get("reason").and_then(Value::as_str).is_some_and(|reason| !reason.is_empty());
-        problems
-            .extend(bans.iter().filter(|ban| !has_reason(ban)).map(|ban| format!(".clippy.toml: no reason: {ban}")));
     }
+    let lists = table.iter().filter(|(name, _)| name.starts_with("disallowed-"));
+    let bans = lists.filter_map(|(_, list)| list.as_array()).flatten();
+    let has_reason = |ban: &Value| ban.get("reason").and_then(Value::as_str).is_some_and(|reason| !reason.is_empty());
+    problems.extend(bans.filter(|ban| !has_reason(ban)).map(|ban| format!(".clippy.toml: no reason: {ban}")));
     problems
 }
 
@@ -39,6 +38,8 @@ mod tests {
     fn a_ban_without_a_reason_is_refused() {
         assert_eq!(problems(&format!("{TYPES}disallowed-methods = [{{ path = 'a::b' }}, 'c::d']")).len(), 2);
         assert_eq!(problems(&format!("{TYPES}disallowed-methods = [{{ path = 'a::b', reason = '' }}]")).len(), 1);
+        let macros = "disallowed-macros = ['a::b']\ndisallowed-methods = [{ path = 'a::b', reason = 'use c::d' }]";
+        assert_eq!(problems(&format!("{TYPES}{macros}")).len(), 1);
     }
 
     #[test]
