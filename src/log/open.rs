@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
-use super::spec::PartitionSpec;
 use super::segments::{self, Files, Segments};
+use super::spec::PartitionSpec;
 use crate::io::{Env, is_no_space, is_too_many_open_files};
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta, Tier};

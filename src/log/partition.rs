@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::config::{LogConfig, LogManagerConfig, TimestampType};
-use super::epochs::EpochCache;
 use super::context::LogContext;
+use super::epochs::EpochCache;
 use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
 use super::state::{Admission, AppendState, SequenceError, Ticket};
