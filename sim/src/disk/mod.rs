@@ -5,11 +5,13 @@ pub mod errno;
 mod extents;
 mod faults;
 mod file;
-pub mod model;
+mod model;
 mod ops;
+mod power;
 
 pub use control::DiskControl;
 pub use faults::{DiskFaults, DiskSpeed, Fault, Injection, OpKind};
 pub use file::SECTOR_BYTES;
-pub use model::{CrashReport, DiskModel, Keep};
+pub use model::DiskModel;
 pub(crate) use ops::{DiskState, settle_in_flight};
+pub use power::{CrashReport, Keep};
