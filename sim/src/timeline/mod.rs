@@ -20,7 +20,7 @@ use self::ops::{Op, us};
 use crate::history::{EventKind, History};
 use crate::oracle::{Violation, Witness};
 use crate::plan::Track;
-use crate::runner::Report;
+use crate::runner::report::Report;
 use crate::trace::PositionAt;
 use crate::workload::Clients;
 use crate::workload::world::World;
