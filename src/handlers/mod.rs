@@ -15,6 +15,7 @@ mod find_coordinator;
 mod init_producer_id;
 mod list_offsets;
 mod metadata;
+mod peer;
 mod produce;
 mod producer_ids;
 mod rejection_log;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub use context::{Advertised, BrokerEntry, Context, Peer, Settings};
+pub use context::{Advertised, BrokerEntry, Context, Settings};
+pub use peer::Peer;
 
 pub(crate) use topics::partition_specs;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::context::{Context, Peer};
+use super::context::Context;
+use super::peer::Peer;
 use super::topics::is_internal;
 use super::{Call, ConnectionError, Response};
 use crate::io::{Monotonic, yield_now};
