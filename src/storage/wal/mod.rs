@@ -49,6 +49,7 @@ mod error;
 mod files;
 pub mod group;
 mod list;
+mod names;
 mod recover;
 mod rewrite;
 mod scan;
@@ -73,6 +74,7 @@ use super::{Lsn, PartitionKey, TopicId};
 use crate::io::Env;
 use crate::wire::batch::RecordBatch;
 use shared::WalShared;
+use writer::Writer;
 
 /// What the log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +172,8 @@ impl Wal {
         let config = config.checked();
         let recovered = recover::recover(env, dir, &config, known, replay).await?;
         let core = Core::new(config.clone(), recovered.start, recovered.slots);
-        let shared = WalShared::start(env, dir, &config, core, recovered.files, recovered.list);
+        let shared = WalShared::new(env, core);
+        Writer::start(env, dir, &config, shared.clone(), recovered.files, recovered.list);
         Ok(Self { shared, env: env.clone(), dir: dir.to_owned(), found_end: recovered.end })
     }
 

@@ -76,8 +76,19 @@ enum FlushTimer {
 }
 
 impl Writer {
-    /// A writer on the files found at the start.
-    pub(super) fn new(
+    /// Starts the task on the files found at the start.
+    pub(super) fn start(
+        env: &Env,
+        dir: &Path,
+        config: &WalConfig,
+        shared: Arc<WalShared>,
+        files: BTreeMap<SlotNumber, WriteHandles>,
+        list: FileList,
+    ) {
+        env.spawn_core("wal-writer", Self::new(env, dir, config, shared, files, list).run());
+    }
+
+    fn new(
         env: &Env,
         dir: &Path,
         config: &WalConfig,
@@ -104,7 +115,7 @@ impl Writer {
     }
 
     /// Runs until the log is closed or abandoned.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         let first = self.shared.state().core.slots.prepare_first();
         self.start_prepare(first);
         while self.step().await {}
