@@ -17,9 +17,11 @@
 //! * **Index files missing, short, torn or stale**: see [`super::index`]. They are completed by walking the segment, and
 //!   never believed.
 
+mod index_files;
 mod load;
 mod open_files;
 mod read;
+mod resident;
 mod times;
 mod walk;
 mod write;
@@ -39,8 +41,8 @@ use super::index::IndexRule;
 use super::manifest::Sealed;
 use super::names::{FileKind, PartitionDir};
 use crate::io::{Env, File, OpenMode, is_no_space, is_too_many_open_files};
-use load::{Resident, Tail};
 use open_files::OpenFileLru;
+use resident::{Resident, Tail};
 pub use times::{TimestampedOffset, first_at_or_after};
 use walk::WalkError;
 
