@@ -7,12 +7,14 @@ compile_error!(
      or add `--cfg madsim` to it."
 );
 
+mod cpu_time;
 pub mod disk;
 pub mod history;
 pub mod host;
 pub mod net;
 pub mod oracle;
 pub mod plan;
+pub mod planted;
 pub mod probes;
 pub mod runner;
 pub mod scenario;

@@ -12,26 +12,20 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
+use crate::cpu_time::cpu_time;
 use crate::plan::Plan;
+use crate::planted::mutants;
 use crate::runner::{self, Failure, Report, Run};
 use crate::scenario;
 use crate::trace::TraceMode;
 
 /// The first argument of a copy, which reads a [`Request`] from its standard input.
 pub const ARGUMENT: &str = "__one";
-/// Names of planted faults that are switched on, separated by commas.
-pub const MUTANTS: &str = "KILO_MUTANTS";
 /// How often a seed is looked at.
 pub const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Looks after which a seed counts as hanging: minutes. Not measured by a clock, which goes on while the machine stands
 /// still.
 const LOOKS_MAX: u32 = 90_000;
-
-/// The planted faults that the environment names. Only this program looks there, never the broker.
-pub fn mutants() -> Vec<String> {
-    let names = std::env::var(MUTANTS).unwrap_or_default();
-    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
 
 /// What a copy is asked to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,12 +105,6 @@ impl FormatTime for SimulatedTime {
     fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
         write!(writer, "{}", crate::host::Now)
     }
-}
-
-/// Processor time of this process so far. Not through the C library, whose clocks the simulator replaces.
-pub(crate) fn cpu_time() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::try_from(spent).unwrap_or_default()
 }
 
 /// Does what a copy is for, if the arguments say that this is one; ends the process then.

@@ -1,11 +1,11 @@
 //! What all handlers share.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::{Semaphore, watch};
 
+use super::peer::Peer;
 use super::producer_ids::ProducerIds;
 use super::rejection_log::RejectionLog;
 use crate::io::Env;
@@ -28,15 +28,6 @@ pub enum Advertised {
     },
     /// The one that the client has reached: all that is known behind a wildcard listener.
     Reached,
-}
-
-/// A connection as far as handlers care.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer {
-    /// The client's address.
-    pub remote: SocketAddr,
-    /// The address that it has reached.
-    pub local: SocketAddr,
 }
 
 /// One of the broker's own settings, as DescribeConfigs shows it.

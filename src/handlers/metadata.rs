@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::context::{Context, Peer};
+use super::context::Context;
+use super::peer::Peer;
 use super::topics::{self, CreateError, NewTopic};
 use crate::io::yield_now;
 use crate::metadata::{ClusterImage, Topic, validate_topic_name};

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::context::Peer;
+use super::peer::Peer;
 use crate::io::Monotonic;
 use crate::wire::ErrorCode;
 

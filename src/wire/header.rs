@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::api::ApiKey;
-use super::messages::KafkaString;
+use super::types::KafkaString;
 
 /// The header of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ pub mod error_code;
 pub mod frame;
 pub mod header;
 pub mod messages;
+mod types;
 mod varint;
 
 pub use api::{APIS, Api, ApiKey};

@@ -12,6 +12,7 @@ use std::io::{Write as _, stdout};
 use std::ops::Range;
 use std::path::Path;
 
+use kilo_sim::planted;
 use kilo_sim::scenario::{self, Scenario};
 use kilo_sim::seed_process::{self, Comparison};
 use kilo_sim::{oracle, probes, runner};
@@ -25,10 +26,10 @@ pub fn plant(mutants: &[String]) -> Result<(), Box<dyn Error>> {
         return Err(no_mutant(wrong).into());
     }
     let names = mutants.join(",");
-    if !mutants.is_empty() && std::env::var(seed_process::MUTANTS).as_deref() != Ok(&names) {
+    if !mutants.is_empty() && std::env::var(planted::MUTANTS).as_deref() != Ok(&names) {
         // Setting a variable of a running process is unsafe: start over with it.
         let mut again = std::process::Command::new(std::env::current_exe()?);
-        let status = again.args(std::env::args().skip(1)).env(seed_process::MUTANTS, names).status()?;
+        let status = again.args(std::env::args().skip(1)).env(planted::MUTANTS, names).status()?;
         std::process::exit(status.code().unwrap_or(2));
     }
     Ok(())
@@ -53,7 +54,7 @@ fn known_check(name: Option<&str>) -> Result<(), String> {
 
 /// The error for planted faults that no run came by, if there are any.
 fn unreached_mutants(is_reached: impl Fn(&str) -> bool) -> Result<(), Box<dyn Error>> {
-    let unreached: Vec<String> = seed_process::mutants().into_iter().filter(|name| !is_reached(name)).collect();
+    let unreached: Vec<String> = planted::mutants().into_iter().filter(|name| !is_reached(name)).collect();
     if unreached.is_empty() {
         return Ok(());
     }

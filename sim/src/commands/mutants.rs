@@ -18,11 +18,12 @@ use std::io::{Write as _, stdout};
 use std::path::Path;
 use std::process::Command;
 
+use kilo_sim::planted;
 use kilo_sim::seed_process::{self, Request, Seed};
 use kilo_sim::{probes, scenario};
 
 use super::Done;
-use crate::MutantsArgs;
+use crate::args::MutantsArgs;
 
 /// Within how many seeds a planted fault is found, unless it says otherwise.
 const SEEDS: u64 = 50;
@@ -71,7 +72,7 @@ pub fn hunt(args: &MutantsArgs) -> Done {
     for header in &headers {
         let mut again = Command::new(std::env::current_exe()?);
         again.arg("mutants").arg(&args.folder).args(["--only", &header.name, "--jobs", &args.jobs.to_string()]);
-        if !again.env(seed_process::MUTANTS, &header.name).status()?.success() {
+        if !again.env(planted::MUTANTS, &header.name).status()?.success() {
             missed.push(header.name.as_str());
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::faults::{DiskFaults, DiskSpeed, Fault, Injection};
-use super::ops::{DiskState, Injected};
+use super::state::{DiskState, Injected};
 use crate::host::SharedState;
 
 /// Control over one node's disk.

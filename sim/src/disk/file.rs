@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::extents::Extents;
-use super::model::{CrashReport, Keep};
+use super::power::{CrashReport, Keep};
 
 /// What a disk writes as a whole or not at all, in bytes.
 pub const SECTOR_BYTES: u64 = 512;

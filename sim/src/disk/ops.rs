@@ -3,7 +3,6 @@
 //! An operation takes effect when it completes. What is in flight when a process is killed may or may not still take
 //! effect, each for itself; a flush covers what had been written when it was submitted, and nothing later.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,109 +12,16 @@ use kilo::io::{BoxFuture, DirLock, Disk, DiskFile, File, OpenMode, Space};
 use tokio::sync::oneshot;
 
 use super::errno::{self, os_error};
-use super::faults::{DiskFaults, DiskSpeed, Fault, Injection, OpKind};
+use super::faults::{Fault, OpKind};
 use super::file::SECTOR_BYTES;
-use super::model::{DiskModel, Ino};
+use super::model::Ino;
+use super::state::DiskState;
 use crate::host::env::{SimHost, dead};
-use crate::host::node::Incarnation;
+use crate::host::node_state::Incarnation;
 use crate::host::{Cause, Effects, SharedState, State};
 
 /// As in the real world.
 const LOCK_FILE: &str = ".lock";
-
-type Job = Box<dyn FnOnce(&mut State, u64, &mut Effects) + Send>;
-
-/// A fault that waits for its operation.
-pub(super) struct Injected {
-    pub(super) id: u64,
-    pub(super) injection: Injection,
-    /// Matching operations seen since it was added.
-    pub(super) seen: u64,
-    /// The path of the operation that met it.
-    pub(super) met: Option<Arc<str>>,
-}
-
-/// A node's disk: survives incarnations.
-pub(crate) struct DiskState {
-    pub(crate) model: DiskModel,
-    pub(super) faults: DiskFaults,
-    pub(super) injections: Vec<Injected>,
-    pub(super) next_injection: u64,
-    pub(super) speed: DiskSpeed,
-    /// Faults that hit, by kind of operation and fault.
-    pub(super) hits: BTreeMap<String, u64>,
-    rng: fastrand::Rng,
-    in_flight: BTreeMap<u64, Job>,
-    operations: u64,
-    /// When the device has transferred what it was asked to.
-    busy_until: u64,
-    locks: BTreeSet<PathBuf>,
-}
-
-impl DiskState {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            model: DiskModel::new(),
-            faults: DiskFaults::default(),
-            injections: Vec::new(),
-            next_injection: 0,
-            speed: DiskSpeed::default(),
-            hits: BTreeMap::new(),
-            rng: fastrand::Rng::with_seed(seed),
-            in_flight: BTreeMap::new(),
-            operations: 0,
-            busy_until: 0,
-            locks: BTreeSet::new(),
-        }
-    }
-
-    /// What happens to an operation, and what does it.
-    fn draw(&mut self, kind: OpKind, path: &Arc<str>) -> Option<(Fault, Cause)> {
-        let mut fault = self.faults.draw(kind, &mut self.rng).map(|fault| (fault, Cause::DiskRates));
-        for Injected { id, injection, seen, met } in &mut self.injections {
-            if injection.op == kind && path.contains(&injection.path) {
-                if *seen == injection.nth {
-                    fault = Some((injection.fault, Cause::Injection(*id)));
-                    *met = Some(path.clone());
-                }
-                *seen += 1;
-            }
-        }
-        if let Some((fault, _)) = fault {
-            *self.hits.entry(format!("{} {fault:?}", kind.name())).or_default() += 1;
-        }
-        fault
-    }
-
-    /// When an operation that starts now ends.
-    fn ends_at(&mut self, now: u64, kind: OpKind, bytes: u64, fault: Option<Fault>) -> u64 {
-        let transfer = bytes.saturating_mul(1_000_000_000) / self.speed.bytes_per_s.max(1);
-        self.busy_until = self.busy_until.max(now) + transfer;
-        let slow = if let Some(Fault::Slow(ms)) = fault { ms * 1_000_000 } else { 0 };
-        self.busy_until + self.speed.latency_ns(kind, &mut self.rng) + slow
-    }
-}
-
-/// The process has ended: what it had in flight happens, or not, each for itself; its handles and locks are gone.
-pub(crate) fn settle_in_flight(
-    state: &mut State,
-    now: u64,
-    node: usize,
-    rng: &mut fastrand::Rng,
-    effects: &mut Effects,
-) {
-    for (_, job) in std::mem::take(&mut state.nodes[node].disk.in_flight) {
-        if rng.bool() {
-            job(state, now, effects);
-        } else {
-            effects.drop_later(job);
-        }
-    }
-    let disk = &mut state.nodes[node].disk;
-    effects.drop_later(std::mem::take(&mut disk.in_flight));
-    disk.locks.clear();
-    disk.model.close_all();
-}
 
 /// What a fault makes of an operation that then does nothing.
 fn refusal(fault: Option<Fault>) -> io::Result<()> {
@@ -208,10 +114,10 @@ impl Request {
         let id = disk.operations;
         disk.operations += 1;
         self.met = drawn.and_then(|(fault, cause)| Some((fault, state.hits.blamed(cause)?)));
-        let disk = &mut state.nodes[node].disk;
-        disk.in_flight.insert(id, Box::new(move |state, now, effects| job(self, state, now, fault, effects)));
+        let job = Box::new(move |state: &mut State, now, effects: &mut Effects| job(self, state, now, fault, effects));
+        state.disk_jobs.insert((node, id), job);
         state.events.at(at, effects, move |state, now, effects| {
-            if let Some(job) = state.nodes[node].disk.in_flight.remove(&id) {
+            if let Some(job) = state.disk_jobs.remove(&(node, id)) {
                 job(state, now, effects);
             }
         });

@@ -9,11 +9,12 @@ use kilo::io::{
 };
 use tokio::sync::watch;
 
-use super::events::Sleep;
-use super::node::{Exit, Incarnation, end};
+use super::clock::Sleep;
+use super::end::end;
+use super::node_state::{Exit, Incarnation};
 use super::running::Run;
-use super::world::mix;
-use super::{SharedState, State};
+use super::seed::mix;
+use super::world::{SharedState, State};
 
 /// How long a computation takes at most, in nanoseconds: enough for others to get in between.
 const COMPUTE_NS_MAX: u64 = 50_000;

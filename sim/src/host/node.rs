@@ -8,155 +8,28 @@
 //! | off | `start`, `restart` | running | | |
 //! | running | `pause`, `resume` | paused, running | | served by the system |
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use kilo::io::{BoxFuture, Env, FailStop, catch_panic};
+use kilo::io::{Env, catch_panic};
 use madsim::task::NodeId;
 
+use super::end::end;
 use super::env::SimHost;
-use super::world::mix;
-use super::{Effects, SharedState, State};
-use crate::disk::{CrashReport, DiskControl, DiskState, Keep, settle_in_flight};
-
-/// Milliseconds since the epoch at which runs begin: an arbitrary day.
-const WALL_START_MS: i64 = 1_790_000_000_000;
-
-type Program = Arc<dyn Fn(Env) -> BoxFuture<'static, ()> + Send + Sync>;
-
-/// Why an incarnation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Its program returned.
-    Returned,
-    /// Its program panicked.
-    Panicked(String),
-    /// It ended itself.
-    FailStop(FailStop, String),
-    /// It was killed (`kill -9`).
-    Killed,
-    /// Power was lost.
-    PowerLost,
-}
-
-/// What identifies an incarnation, shared with every `Env` and handle that belongs to it.
-pub(crate) struct Incarnation {
-    pub(crate) node: usize,
-    pub(crate) number: u32,
-    /// When it began, in nanoseconds.
-    pub(crate) start: u64,
-    pub(crate) madsim: NodeId,
-    alive: AtomicBool,
-}
-
-impl Incarnation {
-    pub(crate) fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Relaxed)
-    }
-}
-
-pub(crate) struct NodeState {
-    pub(crate) name: String,
-    /// Name and incarnation, for traces.
-    pub(crate) label: String,
-    pub(crate) ip: IpAddr,
-    pub(crate) powered: bool,
-    pub(crate) disk: DiskState,
-    pub(crate) seeds: BTreeMap<String, u64>,
-    /// Descriptors that may be open at the same time.
-    pub(crate) descriptors_max: u32,
-    pub(crate) descriptors: u32,
-    /// What the wall clock is ahead of the world's time, in nanoseconds.
-    wall_offset_ns: i64,
-    /// Parts per million by which the wall clock is too fast.
-    wall_drift_ppm: i64,
-    incarnations: u32,
-    current: Option<Arc<Incarnation>>,
-    exit: Option<Exit>,
-    waiters: Vec<Waker>,
-    program: Option<Program>,
-    rng: fastrand::Rng,
-    pub(crate) compute_rng: fastrand::Rng,
-}
-
-impl NodeState {
-    /// The wall clock in milliseconds since the epoch.
-    pub(crate) fn wall_ms(&self, now: u64) -> i64 {
-        let now = i128::from(now);
-        let wall = now + now * i128::from(self.wall_drift_ppm) / 1_000_000 + i128::from(self.wall_offset_ns);
-        WALL_START_MS + i64::try_from(wall.div_euclid(1_000_000)).unwrap_or(i64::MAX / 2)
-    }
-
-    /// Whether another descriptor may be opened.
-    pub(crate) fn has_descriptor(&self) -> bool {
-        self.descriptors < self.descriptors_max
-    }
-
-    /// Takes a descriptor if there is one.
-    pub(crate) fn take_descriptor(&mut self) -> bool {
-        let free = self.has_descriptor();
-        self.descriptors += u32::from(free);
-        free
-    }
-}
+use super::node_state::{Exit, Incarnation, NodeState};
+use super::world::SharedState;
+use crate::disk::{CrashReport, DiskControl, Keep};
+use crate::net::{on_exit, on_power};
 
 pub(super) fn create(shared: &Arc<SharedState>, name: &str) -> Node {
     let index = shared.with(|state, _| {
         let index = state.nodes.len();
         assert!(state.nodes.iter().all(|node| node.name != name), "node names are unique: {name}");
-        let number = u8::try_from(index + 1).expect("a run has fewer than 256 nodes");
-        state.nodes.push(NodeState {
-            name: name.to_owned(),
-            label: name.to_owned(),
-            ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)),
-            powered: true,
-            disk: DiskState::new(mix(shared.seed, &[b"disk", name.as_bytes()])),
-            seeds: BTreeMap::new(),
-            descriptors_max: u32::MAX,
-            descriptors: 0,
-            wall_offset_ns: 0,
-            wall_drift_ppm: 0,
-            incarnations: 0,
-            current: None,
-            exit: None,
-            waiters: Vec::new(),
-            program: None,
-            rng: fastrand::Rng::with_seed(mix(shared.seed, &[b"node", name.as_bytes()])),
-            compute_rng: fastrand::Rng::with_seed(mix(shared.seed, &[b"compute", name.as_bytes()])),
-        });
+        state.nodes.push(NodeState::new(shared.seed, index, name));
         index
     });
     Node::new(shared.clone(), index)
-}
-
-/// Ends an incarnation if it is the current one of its node. Its tasks are dropped soon after and never polled again.
-pub(crate) fn end(
-    shared: &Arc<SharedState>,
-    state: &mut State,
-    now: u64,
-    node: usize,
-    exit: Exit,
-    effects: &mut Effects,
-) {
-    let Some(incarnation) = state.nodes[node].current.take() else { return };
-    incarnation.alive.store(false, Ordering::Relaxed);
-    state.trace(now, node, format_args!("exit {exit:?}"));
-    crate::net::on_exit(state, now, node, matches!(exit, Exit::PowerLost), effects);
-    let mut rng = fastrand::Rng::with_seed(state.nodes[node].rng.u64(..));
-    settle_in_flight(state, now, node, &mut rng, effects);
-    let this = &mut state.nodes[node];
-    this.descriptors = 0;
-    this.exit = Some(exit);
-    effects.wakes.append(&mut this.waiters);
-    let shared = shared.clone();
-    effects.after(move || {
-        // Paused tasks go back to the scheduler, which drops them; killing would drop them under its lock.
-        shared.runtime.resume(incarnation.madsim);
-        shared.runtime.kill(incarnation.madsim);
-    });
 }
 
 /// Control over one machine. Cheap to clone.
@@ -236,17 +109,11 @@ impl Node {
             node.incarnations += 1;
             node.label = format!("{name}#{}", node.incarnations);
             node.exit = None;
-            let incarnation = Arc::new(Incarnation {
-                node: self.index,
-                number: node.incarnations,
-                start: now,
-                madsim,
-                alive: AtomicBool::new(true),
-            });
+            let incarnation = Arc::new(Incarnation::new(self.index, node.incarnations, now, madsim));
             node.current = Some(incarnation.clone());
             state.trace(now, self.index, format_args!("start"));
             if was_off {
-                crate::net::on_power(state, now, self.index, effects);
+                on_power(state, now, self.index, effects);
             }
             incarnation
         });
@@ -299,7 +166,7 @@ impl Node {
             node.exit = Some(Exit::PowerLost);
             let mut rng = fastrand::Rng::with_seed(node.rng.u64(..));
             let report = node.disk.model.crash(&mut rng, keep);
-            crate::net::on_exit(state, now, self.index, true, effects);
+            on_exit(state, now, self.index, true, effects);
             state.trace(
                 now,
                 self.index,

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use super::SharedState;
+use super::world::SharedState;
 use crate::trace::Seconds;
 
 thread_local! {

@@ -3,49 +3,22 @@
 //! The lock is short: whatever runs foreign code (waking a task, sending to one, dropping what it owned, killing a node)
 //! is put into [`Effects`] and happens after the lock has been released.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::task::Waker;
 use std::time::Instant;
 
-use super::Finding;
-use super::events::Events;
+use super::effects::Effects;
+use super::finding::Finding;
 use super::hits::{Cause, Hits};
-use super::node::NodeState;
+use super::node_state::NodeState;
+use super::queue::{Action, Events};
 use crate::net::NetState;
 use crate::trace::Trace;
 
 /// How many tasks are started until madsim is made to forget those that have ended.
 const TASKS_BETWEEN_COUNTS: u64 = 8192;
-
-/// What happens when the lock has been released.
-#[derive(Default)]
-pub(crate) struct Effects {
-    pub(crate) wakes: Vec<Waker>,
-    after: Vec<Box<dyn FnOnce()>>,
-}
-
-impl Effects {
-    /// Runs `action` without the lock.
-    pub(crate) fn after(&mut self, action: impl FnOnce() + 'static) {
-        self.after.push(Box::new(action));
-    }
-
-    /// Drops `value` without the lock.
-    pub(crate) fn drop_later<T: 'static>(&mut self, value: T) {
-        self.after(move || drop(value));
-    }
-
-    fn run(self) {
-        for waker in self.wakes {
-            waker.wake();
-        }
-        for action in self.after {
-            action();
-        }
-    }
-}
 
 /// The world of one run.
 pub(crate) struct SharedState {
@@ -58,8 +31,10 @@ pub(crate) struct SharedState {
 
 /// What the lock guards.
 pub(crate) struct State {
-    pub(crate) events: Events,
+    pub(crate) events: Events<State>,
     pub(crate) nodes: Vec<NodeState>,
+    /// What the nodes' disks are asked and have not done, by node and number.
+    pub(crate) disk_jobs: BTreeMap<(usize, u64), Action<State>>,
     pub(crate) net: NetState,
     pub(crate) trace: Trace,
     pub(crate) findings: Vec<Finding>,
@@ -76,6 +51,7 @@ impl SharedState {
             state: Mutex::new(State {
                 events: Events::default(),
                 nodes: Vec::new(),
+                disk_jobs: BTreeMap::new(),
                 net,
                 trace,
                 findings: Vec::new(),
@@ -128,19 +104,4 @@ impl State {
         self.trace(now, node, format_args!("FINDING {what}"));
         self.findings.push(Finding { at_ns: now, node: self.nodes[node].label.clone(), what });
     }
-}
-
-/// Mixes names and numbers into a seed. Stable over versions: pinned seeds depend on it.
-pub(crate) fn mix(seed: u64, parts: &[&[u8]]) -> u64 {
-    let mut hash = seed ^ 0xcbf2_9ce4_8422_2325;
-    for part in parts {
-        for &byte in *part {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        // Ends the part, so that ("ab", "c") and ("a", "bc") differ.
-        hash = (hash ^ 0x1ff).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash ^= hash >> 29;
-    }
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^ (hash >> 33)
 }

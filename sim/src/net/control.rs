@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::LinkConfig;
 use super::conn;
+use super::link::LinkConfig;
+use super::state::{Conn, EndState};
 use crate::host::{Effects, Node, SharedState, State};
 
 /// Control over the network.
@@ -83,7 +84,7 @@ impl NetControl {
     fn reset_where(&self, matches: impl Fn([usize; 2]) -> bool) -> usize {
         self.act(|state, now, effects| {
             let mut ids = connections(state, matches);
-            ids.retain(|id| state.net.conns[id].ends.iter().any(|end| end.state != conn::EndState::Gone));
+            ids.retain(|id| state.net.conns[id].ends.iter().any(|end| end.state != EndState::Gone));
             for &id in &ids {
                 state.trace.line(now, "net", format_args!("reset c{id}"));
                 conn::reset_both(state, id, effects);
@@ -94,7 +95,7 @@ impl NetControl {
 }
 
 fn connections(state: &State, matches: impl Fn([usize; 2]) -> bool) -> Vec<u64> {
-    let nodes = |conn: &conn::Conn| {
+    let nodes = |conn: &Conn| {
         let mut pair = [conn.ends[0].node, conn.ends[1].node];
         pair.sort_unstable();
         pair

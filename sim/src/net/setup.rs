@@ -1,21 +1,26 @@
 //! Listening, connecting and accepting.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
 
 use kilo::io::{BoxFuture, Listener, Net, Stream};
 use tokio::sync::oneshot;
 
-use super::conn::{self, Conn};
+use super::conn;
+use super::state::{Conn, ListenerState};
 use super::stream;
-use super::{BACKLOG, CONNECT_GIVE_UP_NS, ListenerState, node_of};
+use super::system::close_listener;
 use crate::disk::errno::{self, os_error};
 use crate::host::env::{SimHost, dead};
-use crate::host::world::mix;
+use crate::host::seed::mix;
 use crate::host::{Cause, Effects, State};
 
+/// Until connecting gives up, in nanoseconds. (Linux takes two minutes.)
+const CONNECT_GIVE_UP_NS: u64 = 15_000_000_000;
+/// Connections that may wait to be accepted.
+const BACKLOG: usize = 128;
 /// How long the first wait for an answer is, in nanoseconds; each next one is twice as long.
 const RETRY_NS: u64 = 1_000_000_000;
 
@@ -70,20 +75,6 @@ impl Drop for SimListener {
                 node.descriptors = node.descriptors.saturating_sub(1);
                 close_listener(state, now, self.id, false, effects);
             });
-        }
-    }
-}
-
-/// Stops listening; who waited to be accepted is reset, unless power was lost.
-pub(super) fn close_listener(state: &mut State, now: u64, id: u64, power_lost: bool, effects: &mut Effects) {
-    let Some(listener) = state.net.listeners.remove(&id) else { return };
-    effects.drop_later(listener.wakers);
-    for waiting in listener.backlog {
-        if power_lost {
-            conn::lose_power(state, waiting, 1, effects);
-        } else {
-            conn::abort(state, now, waiting, 1, effects);
-            conn::close(state, now, waiting, 1, effects);
         }
     }
 }
@@ -183,6 +174,14 @@ impl Attempt {
         let stream = stream::open(&host, state, id, 0).ok_or_else(|| io::ErrorKind::ConnectionReset.into());
         self.response(state, stream, effects);
     }
+}
+
+/// The node that has an address, as `from` sees it.
+fn node_of(state: &State, from: usize, ip: IpAddr) -> Option<usize> {
+    if ip.is_loopback() || ip.is_unspecified() {
+        return Some(from);
+    }
+    state.nodes.iter().position(|node| node.ip == ip)
 }
 
 /// The handshake is complete: the connection waits to be accepted.

@@ -9,9 +9,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use kilo::io::{Abort, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::conn::{self, EndState};
+use super::conn;
+use super::state::EndState;
 use crate::host::env::SimHost;
-use crate::host::node::Incarnation;
+use crate::host::node_state::Incarnation;
 use crate::host::{SharedState, State};
 
 /// Which end of which connection, and whose.

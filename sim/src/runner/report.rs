@@ -6,10 +6,11 @@ use std::fmt;
 use kilo::io::Monotonic;
 use serde::{Deserialize, Serialize};
 
-use super::Run;
+use super::spec::Run;
 use crate::history::{EventKind, History};
 use crate::host::Sim;
 use crate::plan::Plan;
+use crate::planted::mutants;
 
 /// Something that was not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,7 +166,7 @@ impl Report {
     /// The one command that runs precisely this again.
     pub fn replay_command(&self) -> String {
         let mut command = format!("cargo sim replay {}", self.replay);
-        for mutant in crate::seed_process::mutants() {
+        for mutant in mutants() {
             command.push_str(" --mutant ");
             command.push_str(&mutant);
         }

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::ops::Op;
 use crate::workload::Clients;
 
 /// A client.
@@ -50,22 +49,21 @@ impl Lanes {
         if admin == u32::MAX { self.clients + others } else { self.admins + admin as usize }
     }
 
-    /// Leaves the lanes away that have nothing in them, as those of clients that a shrunk run does without.
-    pub(super) fn leave_out_empty(&mut self, ops: &mut [Op]) {
-        let mut used = vec![false; self.list.len()];
-        for op in &*ops {
-            used[op.l] = true;
+    /// Leaves the lanes away that are not in `used`, as those of clients that a shrunk run does without. Returns where each
+    /// lane stands now.
+    pub(super) fn leave_out_empty(&mut self, used: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut is_used = vec![false; self.list.len()];
+        for lane in used {
+            is_used[lane] = true;
         }
         let mut next = 0;
-        let mut places = Vec::with_capacity(used.len());
-        for is_used in &used {
+        let mut places = Vec::with_capacity(is_used.len());
+        for is_used in &is_used {
             places.push(next);
             next += usize::from(*is_used);
         }
-        for op in ops {
-            op.l = places[op.l];
-        }
-        let mut used = used.into_iter();
-        self.list.retain(|_| used.next().unwrap_or(false));
+        let mut is_used = is_used.into_iter();
+        self.list.retain(|_| is_used.next().unwrap_or(false));
+        places
     }
 }

@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use self::lanes::{Lane, Lanes};
-use self::ops::Op;
-use crate::history::{EventKind, History, Stamp};
+use self::ops::{Op, us};
+use crate::history::{EventKind, History};
 use crate::oracle::{Violation, Witness};
 use crate::plan::Track;
-use crate::runner::Report;
+use crate::runner::report::Report;
 use crate::trace::PositionAt;
 use crate::workload::Clients;
 use crate::workload::world::World;
@@ -114,7 +114,10 @@ pub fn page(report: &Report, world: &World, clients: &Clients, violations: &[Vio
     let history = world.history();
     let mut lanes = Lanes::new(clients);
     let mut ops = ops::ops(&history, &lanes);
-    lanes.leave_out_empty(&mut ops);
+    let places = lanes.leave_out_empty(ops.iter().map(|op| op.l));
+    for op in &mut ops {
+        op.l = places[op.l];
+    }
     let end = report.simulated_ms * 1000;
     let data = Data {
         title: format!("{} seed {}", report.scenario, report.seed),
@@ -137,10 +140,6 @@ pub fn page(report: &Report, world: &World, clients: &Clients, violations: &[Vio
     PAGE.replace("/*STYLE*/", STYLE)
         .replace("/*DATA*/", &json.replace('<', "\\u003c"))
         .replace("/*SCRIPT*/", &SCRIPTS.concat())
-}
-
-fn us(stamp: Stamp) -> u64 {
-    stamp.at_ns / 1000
 }
 
 fn events<'a>(history: &'a History) -> Vec<Event<'a>> {

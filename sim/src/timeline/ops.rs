@@ -3,8 +3,12 @@
 use serde::Serialize;
 
 use super::lanes::Lanes;
-use super::us;
 use crate::history::{AttemptEnd, Created, History, Outcome, Response, SendId, Stamp};
+
+/// Microseconds since the run began.
+pub(super) fn us(stamp: Stamp) -> u64 {
+    stamp.at_ns / 1000
+}
 
 /// A send, a read, a question for an offset by time, the creation of a topic or a list of them.
 #[derive(Serialize)]

@@ -13,7 +13,7 @@ use kilo::storage::wal::WalConfig;
 use kilo::storage::{PartitionKey, TopicId};
 use kilo::wire::batch::{BatchBuilder, BatchLimits, RecordBatch, Validation};
 use kilo::wire::codec::Codec;
-use kilo_sim::disk::model::Keep;
+use kilo_sim::disk::Keep;
 use kilo_sim::host::{Node, Sim, SimConfig, run};
 
 const PARTITIONS: i32 = 3;

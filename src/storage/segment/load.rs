@@ -1,97 +1,24 @@
 //! Opening: the index of a segment in memory, made from its files as far as they are good and from the segment for the
 //! rest; and the scan that verifies every frame.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use super::error::SegmentError;
+use super::index_files::IndexFlush;
+use super::lock::lock;
+use super::open_as::ScanReport;
+use super::resident::{Resident, Tail};
+use super::state::{Segment, View};
 use super::walk::{Met, WalkError, Walker};
-use super::write::IndexFlush;
-use super::{ScanReport, Segment, SegmentError, View, lock};
 use crate::io::{File, is_no_space, is_too_many_open_files};
 use crate::storage::durable;
-use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, OffsetRule, Sequence};
-use crate::storage::index::{self, IndexEntry, IndexRule, OffsetIndex, Spacing};
+use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, OffsetRule, Sequence};
+use crate::storage::index;
 use crate::storage::names::FileKind;
-use crate::storage::time_index::{self, TimeEntry, TimeIndex};
+use crate::storage::time_index::{self, TimeEntry};
 
 /// Bytes written again in one go.
 const REWRITE_BYTES: usize = 1 << 20;
-
-/// The index of a segment in memory.
-#[derive(Default)]
-pub(super) struct Resident {
-    /// Offset → position. Readers take no lock.
-    pub(super) offsets: OffsetIndex,
-    /// The same places with the timestamps before them.
-    pub(super) times: Mutex<TimeIndex>,
-    /// How much of it is in the index files.
-    pub(super) files: Mutex<IndexFiles>,
-}
-
-/// The index files as the writer knows them.
-#[derive(Default)]
-pub(super) struct IndexFiles {
-    /// Entries that are in the files.
-    pub(super) written: u32,
-    /// Entries that are in them for good.
-    pub(super) flushed: u32,
-    /// Whether the files may hold more than `written` entries: cut before the next is written.
-    pub(super) cut: bool,
-    /// Whether this incarnation has written them.
-    pub(super) made: bool,
-}
-
-impl Resident {
-    /// Adds an entry for the batch at `position`, if one is due, and counts the batch.
-    pub(super) fn account(&self, base_offset: i64, rule: IndexRule, tail: &mut Tail, met: &Met) {
-        let Met { position, header } = met;
-        let entry = IndexEntry { offset: header.base_offset, position: *position };
-        if *position > 0 && tail.spacing.is_due(rule) && entry.is_storable(base_offset) {
-            let max_before = tail.max_timestamp;
-            self.add(TimeEntry { max_before, offset: entry.offset, position: entry.position });
-            tail.spacing = Spacing::default();
-        }
-        tail.count(header);
-    }
-
-    /// Drops the entries at or behind `position`.
-    pub(super) fn cut(&self, position: u64) {
-        self.offsets.cut(position);
-        let left = {
-            let mut times = lock(&self.times);
-            times.cut(position);
-            times.len()
-        };
-        let mut files = lock(&self.files);
-        files.written = files.written.min(left);
-        files.flushed = files.flushed.min(left);
-        files.cut = true;
-    }
-
-    fn add(&self, entry: TimeEntry) {
-        lock(&self.times).push(entry);
-        self.offsets.push(IndexEntry { offset: entry.offset, position: entry.position });
-    }
-}
-
-/// What goes on at the end of a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tail {
-    pub(super) spacing: Spacing,
-    pub(super) max_timestamp: i64,
-}
-
-impl Default for Tail {
-    fn default() -> Self {
-        Self { spacing: Spacing::default(), max_timestamp: -1 }
-    }
-}
-
-impl Tail {
-    pub(super) fn count(&mut self, header: &FrameHeader) {
-        self.spacing.count(header.records, header.frame_len() as u64);
-        self.max_timestamp = self.max_timestamp.max(header.max_timestamp);
-    }
-}
 
 /// An index made, and what the walk that completed it found.
 pub(super) struct Loaded {

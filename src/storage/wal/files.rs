@@ -1,4 +1,4 @@
-//! Slot files on the disk: their names, their descriptors, and how one is made.
+//! Slot files on the disk: their descriptors, and how one is made.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,10 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use super::list::FileList;
+use super::names::slot_path;
 use super::slots::{NewSlot, SlotNumber};
 use crate::io::{BoxFuture, Env, File, OpenMode, is_no_space, is_too_many_open_files};
 use crate::storage::Lsn;
-
-const PREFIX: &str = "wal-";
-const SUFFIX: &str = ".slot";
-
-/// The path of a slot file.
-pub(super) fn slot_path(dir: &Path, slot: SlotNumber) -> PathBuf {
-    dir.join(format!("{PREFIX}{slot:06}{SUFFIX}"))
-}
-
-/// The number in a slot file's name; `None` for any other name.
-pub(super) fn slot_number(path: &Path) -> Option<SlotNumber> {
-    let digits = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    let number = digits.parse().ok()?;
-    (format!("{number:06}") == digits).then_some(number)
-}
 
 /// One file, opened as often as blocks may be in flight.
 pub(super) struct WriteHandles(Vec<File>);

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::WalOpenError;
-use super::files::slot_path;
+use super::error::WalOpenError;
+use super::names::slot_path;
 use super::slots::SlotNumber;
 use crate::io::{Env, OpenMode};
 use crate::storage::durable;

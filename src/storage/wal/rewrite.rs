@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::block::{BLOCK_ALIGN, BlockHeader};
 use super::error::WalOpenError;
-use super::files::slot_number;
+use super::names::slot_number;
 use crate::io::{Env, OpenMode, is_no_space};
 use crate::storage::durable;
 

@@ -1,18 +1,14 @@
 //! What callers and the writer task share.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
 use super::core::Core;
-use super::files::WriteHandles;
-use super::list::FileList;
-use super::slots::SlotNumber;
-use super::writer::Writer;
-use super::{Done, Entry, EntryClass, WalConfig, WalFailed};
+use super::entry::Entry;
+use super::error::WalFailed;
+use super::submission::{Done, EntryClass};
 use crate::io::Env;
 use crate::storage::Lsn;
 
@@ -45,15 +41,8 @@ pub(super) struct WalShared {
 }
 
 impl WalShared {
-    /// Starts the writer task.
-    pub(super) fn start(
-        env: &Env,
-        dir: &Path,
-        config: &WalConfig,
-        core: Core<Done>,
-        files: BTreeMap<SlotNumber, WriteHandles>,
-        list: FileList,
-    ) -> Arc<Self> {
+    /// A log that takes entries. Who writes them is started apart from it.
+    pub(super) fn new(env: &Env, core: Core<Done>) -> Arc<Self> {
         let shared = Arc::new(Self {
             env: env.clone(),
             state: Mutex::new(State { core, phase: Phase::Open }),
@@ -63,7 +52,6 @@ impl WalShared {
             counters: Counters::default(),
         });
         shared.update_pressure();
-        env.spawn_core("wal-writer", Writer::new(env, dir, config, shared.clone(), files, list).run());
         shared
     }
 

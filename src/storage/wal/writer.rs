@@ -13,12 +13,14 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use super::block;
+use super::config::{WalConfig, WalSync};
 use super::core::{Block, Completed, Next};
+use super::error::WalFailed;
 use super::files::{NewFile, PrepareError, WriteHandles, prepare};
 use super::list::FileList;
 use super::shared::{Phase, WalShared};
 use super::slots::{NewSlot, SlotNumber};
-use super::{Done, WalConfig, WalFailed, WalSync};
+use super::submission::Done;
 use crate::io::{BoxFuture, Env, FailStop, Monotonic, is_no_space};
 
 /// How long a file that is wanted ahead of need, and could not be made, is not tried again.
@@ -76,8 +78,19 @@ enum FlushTimer {
 }
 
 impl Writer {
-    /// A writer on the files found at the start.
-    pub(super) fn new(
+    /// Starts the task on the files found at the start.
+    pub(super) fn start(
+        env: &Env,
+        dir: &Path,
+        config: &WalConfig,
+        shared: Arc<WalShared>,
+        files: BTreeMap<SlotNumber, WriteHandles>,
+        list: FileList,
+    ) {
+        env.spawn_core("wal-writer", Self::new(env, dir, config, shared, files, list).run());
+    }
+
+    fn new(
         env: &Env,
         dir: &Path,
         config: &WalConfig,
@@ -104,7 +117,7 @@ impl Writer {
     }
 
     /// Runs until the log is closed or abandoned.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         let first = self.shared.state().core.slots.prepare_first();
         self.start_prepare(first);
         while self.step().await {}

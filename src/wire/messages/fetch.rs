@@ -2,11 +2,12 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{KafkaString, MessageError};
+use super::error::MessageError;
 use crate::api::ApiKey;
 use crate::error_code::ErrorCode;
 use crate::frame::Pieces;
 use crate::header::{put_response_header, put_unsigned_varint};
+use crate::types::KafkaString;
 
 /// An answer to a Fetch request.
 #[derive(Clone, Debug)]

@@ -5,11 +5,13 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::produce_types::{PartitionProduceData, ProduceRequestData, TopicProduceData};
-use super::{KafkaString, MessageError, finish_frame};
-use crate::ErrorCode;
+use super::error::MessageError;
+use super::length::finish_frame;
 use crate::api::ApiKey;
+use crate::error_code::ErrorCode;
 use crate::header::{put_response_header, skip_tagged_fields, unsigned_varint};
+use crate::types::KafkaString;
+use crate::types::produce_types::{PartitionProduceData, ProduceRequestData, TopicProduceData};
 
 /// Topics and partitions in one request. Real ones have a few; the bound keeps a request of empty entries, three bytes
 /// each, from taking fifty times its size in memory.

@@ -1,12 +1,12 @@
 //! Messages against another implementation, at every version that is supported; and against hostile bytes.
 
-use bytes::Buf;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages as theirs;
 use kafka_protocol::protocol::{Decodable, Encodable};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::APIS;
+use crate::api::{APIS, ApiKey};
 use crate::error_code::ErrorCode;
 use crate::frame::Pieces;
 
