@@ -1,7 +1,12 @@
 //! Compression of record batches: gzip, snappy (raw and in the Java framing), LZ4 frames, zstd.
 //!
 //! Decompression is streaming and bounded: memory grows with the bytes that really come out, never with a claimed size.
+//!
+//! It is also strict: what is taken here, every reader of the protocol takes. The formats allow more than that, and readers
+//! differ in it; where one of Java's, librdkafka's and kafka-python's cannot read something that no producer writes, it is
+//! damaged here. So each batch holds one frame (member, stream) with nothing in front of it and nothing behind it.
 
+mod gzip;
 mod lz4;
 mod snappy;
 mod zstd;
@@ -114,6 +119,17 @@ pub fn decompress(codec: Codec, input: &[u8], limit: usize) -> Result<Vec<u8>, C
     Ok(out)
 }
 
+/// Checks as much of what every reader needs as can be told without decompressing. [`Decompressor`] checks all of it.
+pub fn check_framing(codec: Codec, input: &[u8]) -> Result<(), CodecError> {
+    match codec {
+        Codec::None => Ok(()),
+        Codec::Gzip => gzip::check_framing(input),
+        Codec::Snappy => snappy::check_framing(input),
+        Codec::Lz4 => lz4::check_framing(input),
+        Codec::Zstd => zstd::check_framing(input).map(|_| ()),
+    }
+}
+
 /// Gives the decompressed bytes piece by piece, up to a bound.
 pub struct Decompressor<'a> {
     codec: Codec,
@@ -125,7 +141,7 @@ pub struct Decompressor<'a> {
 
 enum Source<'a> {
     Plain(&'a [u8]),
-    Gzip(Box<flate2::bufread::MultiGzDecoder<&'a [u8]>>),
+    Gzip(gzip::Reader<'a>),
     Snappy(snappy::Reader<'a>),
     Lz4(lz4::Reader<'a>),
     Zstd(zstd::Reader<'a>),
@@ -136,9 +152,9 @@ impl<'a> Decompressor<'a> {
     pub fn new(codec: Codec, input: &'a [u8], limit: usize) -> Result<Self, CodecError> {
         let source = match codec {
             Codec::None => Source::Plain(input),
-            Codec::Gzip => Source::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
-            Codec::Snappy => Source::Snappy(snappy::Reader::new(input, limit)),
-            Codec::Lz4 => Source::Lz4(lz4::Reader::new(input)),
+            Codec::Gzip => Source::Gzip(gzip::Reader::new(input)?),
+            Codec::Snappy => Source::Snappy(snappy::Reader::new(input, limit)?),
+            Codec::Lz4 => Source::Lz4(lz4::Reader::new(input)?),
             Codec::Zstd => Source::Zstd(zstd::Reader::new(input, limit)?),
         };
         Ok(Self { codec, source, left: limit, limit })
@@ -152,7 +168,7 @@ impl<'a> Decompressor<'a> {
         }
         let read = match &mut self.source {
             Source::Plain(rest) => rest.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
-            Source::Gzip(decoder) => decoder.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
+            Source::Gzip(reader) => reader.read(out),
             Source::Snappy(reader) => reader.read(out),
             Source::Lz4(reader) => reader.read(out),
             Source::Zstd(reader) => reader.read(out),
