@@ -7,6 +7,7 @@
 
 use std::hash::Hasher;
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 
 use twox_hash::XxHash32;
 
@@ -40,7 +41,7 @@ struct Frame<'a> {
     block_bytes_max: usize,
     has_block_checksums: bool,
     has_content_checksum: bool,
-    content_bytes_claimed: Option<u64>,
+    content_bytes_claimed: Option<NonZeroU64>,
     /// Of the content; there once the end has been seen.
     content_checksum: Option<u32>,
     is_over: bool,
@@ -79,8 +80,9 @@ impl<'a> Frame<'a> {
             size @ 4..=7 => 1 << (8 + 2 * size),
             _ => return Err(damaged("unknown block size")),
         };
+        // Readers take a size of zero for one that is not known.
         let content_bytes_claimed =
-            if flags & 0x08 != 0 { Some(u64::from_le_bytes(*array::<8>(&mut rest)?)) } else { None };
+            if flags & 0x08 != 0 { NonZeroU64::new(u64::from_le_bytes(*array::<8>(&mut rest)?)) } else { None };
         let described = &described[..described.len() - rest.len()];
         let [checksum] = *array::<1>(&mut rest)?;
         if checksum != (hash(described) >> 8) as u8 {
@@ -183,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 
     fn check_content(&self) -> Result<(), CodecError> {
-        if self.frame.content_bytes_claimed.is_some_and(|claimed| claimed != self.content_bytes) {
+        if self.frame.content_bytes_claimed.is_some_and(|claimed| claimed.get() != self.content_bytes) {
             return Err(damaged("the frame holds another number of bytes than it says"));
         }
         let computed = self.content_hash.as_ref().map(Hasher::finish);

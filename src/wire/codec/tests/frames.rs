@@ -82,6 +82,7 @@ fn lz4_frames() {
             ("blocks of up to 4 MiB", frame(0x60, 0x70), Taken),
             ("two blocks", blocks(&[&lz4_stored(&CONTENT[..4]), &lz4_stored(&CONTENT[4..])]), Taken),
             ("the right content size", with_size(11), Taken),
+            ("a content size that is not known", with_size(0), Taken),
             ("the wrong content size", with_size(12), Content("the frame holds another number of bytes than it says")),
             ("both checksums", summed(&xxh32(CONTENT), &xxh32(CONTENT)), Taken),
             ("a wrong block checksum", summed(&[0; 4], &xxh32(CONTENT)), Content("wrong checksum of a block")),
