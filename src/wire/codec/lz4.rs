@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
             if len == 0 {
                 return Err(damaged("a block holds nothing"));
             }
-            if !ends_as_specified(block.data, bytes_max) {
+            if may_end_badly(block.data, &self.block, bytes_max) && !ends_as_specified(block.data, bytes_max) {
                 return Err(damaged("the end of a block is not literal bytes"));
             }
         }
@@ -196,16 +196,17 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The last bytes of a block are literals, so many at the least.
+const LAST_LITERALS: usize = 5;
+/// No match begins nearer to the most that fits into a block.
+const MATCH_DISTANCE_MIN: usize = 12;
+const MATCH_BYTES_MIN: usize = 4;
+
 /// Whether a block that can be decompressed follows the rules for the end of a block, which let the reference decoder
-/// copy in large steps: it refuses blocks that break them, where `lz4_flex` does not. At least five literals end a block,
-/// and near the most that fits into one, `bytes_max`, there are no matches.
-fn ends_as_specified(block: &[u8], bytes_max: usize) -> bool {
+/// copy in large steps: it refuses blocks that break them, where `lz4_flex` does not.
+pub(super) fn ends_as_specified(block: &[u8], bytes_max: usize) -> bool {
     /// The shortest rest behind literals that is not the end: an offset, a token and the last literals.
     const REST_BYTES_MIN: usize = 2 + 1 + LAST_LITERALS;
-    const LAST_LITERALS: usize = 5;
-    /// No match begins nearer to the most that fits.
-    const MATCH_DISTANCE_MIN: usize = 12;
-    const MATCH_BYTES_MIN: usize = 4;
 
     let (mut at, mut out) = (0, 0);
     while let Some(&token) = block.get(at) {
@@ -227,6 +228,35 @@ fn ends_as_specified(block: &[u8], bytes_max: usize) -> bool {
         }
     }
     false
+}
+
+/// Whether a block could break the rules that [`ends_as_specified`] checks, told from its end alone: walking all of it
+/// takes half as long as decompressing it, and hardly a block needs that.
+///
+/// One that breaks them has less than five literals at its end, or somewhat more where it fills all that fits. Then there
+/// is a token with their number in front of them, an offset in front of that, and what the offset leads to has come out.
+pub(super) fn may_end_badly(block: &[u8], content: &[u8], bytes_max: usize) -> bool {
+    let is_full = content.len() + MATCH_DISTANCE_MIN > bytes_max;
+    let literals_max = if is_full { MATCH_DISTANCE_MIN - MATCH_BYTES_MIN - 1 } else { LAST_LITERALS - 1 };
+    (0..=literals_max).any(|literals| {
+        let Some((&token, before)) = block.len().checked_sub(literals).and_then(|end| block[..end].split_last()) else {
+            return false;
+        };
+        if usize::from(token >> 4) != literals {
+            return false;
+        }
+        // The length of the match may have a byte of its own behind the offset; of more, all but the last are 255.
+        let copied = |before: &[u8]| before.last_chunk::<2>().is_some_and(|at| is_copy(content, literals, *at));
+        copied(before) || before.split_last().is_some_and(|(_, before)| copied(before) || before.last() == Some(&0xff))
+    })
+}
+
+/// Whether the bytes in front of the last `literals` ones are also those at `offset` before them.
+fn is_copy(content: &[u8], literals: usize, offset: [u8; 2]) -> bool {
+    let offset = usize::from(u16::from_le_bytes(offset));
+    let Some(start) = content.len().checked_sub(literals + MATCH_BYTES_MIN) else { return false };
+    let Some(from) = start.checked_sub(offset) else { return false };
+    content[start..start + MATCH_BYTES_MIN] == content[from..from + MATCH_BYTES_MIN]
 }
 
 /// A length of a token, with the bytes at `at` that lengthen it.

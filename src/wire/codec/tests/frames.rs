@@ -165,6 +165,49 @@ fn lz4_ends_of_blocks() {
     check(Codec::Lz4, &[("four literals up to the most that fits", blocks(&filled(4)), NOT_LITERAL)]);
 }
 
+/// Sequences of (literals, offset, bytes copied), and the literals at the end.
+fn lz4_sequences(sequences: &[(usize, u16, usize)], last: usize) -> Vec<u8> {
+    let lengthened = |out: &mut Vec<u8>, length: usize| {
+        if let Some(more) = length.checked_sub(15) {
+            out.extend(std::iter::repeat_n(255, more / 255));
+            out.push((more % 255) as u8);
+        }
+    };
+    let mut out = Vec::new();
+    let mut literal = 0_u8;
+    for (literals, copy) in sequences.iter().map(|it| (it.0, Some((it.1, it.2 - 4)))).chain([(last, None)]) {
+        out.push((literals.min(15) << 4 | copy.map_or(0, |(_, length)| length.min(15))) as u8);
+        lengthened(&mut out, literals);
+        for _ in 0..literals {
+            literal = literal.wrapping_mul(5).wrapping_add(3);
+            out.push(literal & 0x77);
+        }
+        if let Some((offset, length)) = copy {
+            out.extend(offset.to_le_bytes());
+            lengthened(&mut out, length);
+        }
+    }
+    out
+}
+
+proptest::proptest! {
+    /// The look at the end alone overlooks no block that breaks the rules.
+    #[test]
+    fn lz4_bad_ends_are_seen_from_the_end(
+        sequences in proptest::collection::vec((0..20_usize, 1..20_u16, 4..600_usize), 0..4),
+        last in 0..20_usize,
+        to_spare in 0..16_usize,
+    ) {
+        let block = lz4_sequences(&sequences, last);
+        let mut content = vec![0; 4096];
+        if let Ok(len) = lz4_flex::block::decompress_into(&block, &mut content) {
+            let bytes_max = len + to_spare;
+            let is_right = lz4::ends_as_specified(&block, bytes_max);
+            proptest::prop_assert!(is_right || lz4::may_end_badly(&block, &content[..len], bytes_max));
+        }
+    }
+}
+
 fn zstd_raw(header: &[u8], checksum: &[u8]) -> Vec<u8> {
     let block = ((CONTENT.len() << 3 | 1) as u32).to_le_bytes();
     concat(&[&[0x28, 0xb5, 0x2f, 0xfd], header, &block[..3], CONTENT, checksum])
