@@ -1,13 +1,13 @@
 """Sends compressed batches that are damaged in every small way to two brokers and compares what they make of them.
 
-    codec_verdicts.py BROKER REFERENCE
-
-The reference is a broker of Apache Kafka. For each way of compressing, every single bit of the compressed part is
-flipped, and a list of other changes is made; the checksum of the batch is right each time. A broker stores such a batch or
-refuses it. What the brokers differ in must be listed in `REFUSED` or `STORED`. Everything that the broker under test has
-stored is then read back with librdkafka and with kafka-python's decoders. Exit code 1 if a difference is not explained, an
-explained one does not occur, or something stored cannot be read.
+The reference is a broker of Apache Kafka, at the address given; the broker under test is started here, or given with
+`--bootstrap`. For each way of compressing, every single bit of the compressed part is flipped, and a list of other changes
+is made; the checksum of the batch is right each time. A broker stores such a batch or refuses it. What the brokers differ
+in must be listed in `REFUSED` or `STORED`. Everything that the broker under test has stored is then read back with
+librdkafka and with kafka-python's decoders. Exit code 1 if a difference is not explained, an explained one does not occur,
+or something stored cannot be read.
 """
+import argparse
 import collections
 import socket
 import struct
@@ -17,6 +17,7 @@ import time
 import confluent_kafka as ck
 import kafka.codec
 
+import broker as brokers
 import frames
 
 PIPELINED = 32
@@ -176,11 +177,22 @@ def offsets_read(broker, end):
 
 
 def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    brokers.add_arguments(parser)
+    parser.add_argument("reference", help="the reference broker, as HOST:PORT")
+    options = parser.parse_args()
+    started = brokers.broker(options)
+    try:
+        started.start()
+        return compare(started.bootstrap, options.reference)
+    finally:
+        started.close()
+
+
+def compare(*addresses):
     began = time.monotonic()
     topic = "codec-verdicts-%d" % time.time()
-    tested, reference = (Broker(address, topic) for address in sys.argv[1:])
+    tested, reference = (Broker(address, topic) for address in addresses)
     cases = frames.cases()
     batches = [batch(case.codec, case.part, case.count) for case in cases]
     ours, theirs = tested.verdicts(batches), reference.verdicts(batches)
