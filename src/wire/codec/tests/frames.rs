@@ -60,78 +60,102 @@ fn xxh32(data: &[u8]) -> [u8; 4] {
 /// Behind the last block.
 const LZ4_END: [u8; 4] = [0; 4];
 
+/// A frame with the flags and the block descriptor.
+fn lz4_frame(flags: u8, block_descriptor: u8) -> Vec<u8> {
+    concat(&[&lz4_header(flags, block_descriptor, &[]), &lz4_stored(CONTENT), &LZ4_END])
+}
+
+/// A frame of the blocks.
+fn lz4_blocks(blocks: &[&[u8]]) -> Vec<u8> {
+    concat(&[&lz4_header(0x60, 0x40, &[]), &blocks.concat(), &LZ4_END])
+}
+
 #[test]
-fn lz4_frames() {
+fn lz4_headers() {
+    let plain = lz4_frame(0x60, 0x40);
+    let skippable = concat(&[&[0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 7, 7], &plain]);
+    let legacy = concat(&[&[0x02, 0x21, 0x4c, 0x18], &lz4_block(&concat(&[&[0xb0], CONTENT]))]);
+    check(
+        Codec::Lz4,
+        &[
+            ("blocks of up to 4 MiB", lz4_frame(0x60, 0x70), Taken),
+            ("nothing at all", vec![], Framing("cut short")),
+            ("the format before frames", legacy, Framing("not an LZ4 frame")),
+            ("a skippable frame before it", skippable, Framing("not an LZ4 frame")),
+            ("version 0", lz4_frame(0x20, 0x40), Framing("unknown frame version")),
+            ("version 3", lz4_frame(0xe0, 0x40), Framing("unknown frame version")),
+            ("dependent blocks", lz4_frame(0x40, 0x40), Framing("blocks that depend on each other are not supported")),
+            ("a reserved flag", lz4_frame(0x62, 0x40), Framing("a reserved bit is set in the frame's flags")),
+            ("a dictionary", lz4_frame(0x61, 0x40), Framing("dictionaries are not supported")),
+            (
+                "the lowest bit of the descriptor",
+                lz4_frame(0x60, 0x41),
+                Framing("a reserved bit is set in the frame's block descriptor"),
+            ),
+            (
+                "the highest bit of the descriptor",
+                lz4_frame(0x60, 0xc0),
+                Framing("a reserved bit is set in the frame's block descriptor"),
+            ),
+            ("block size 3", lz4_frame(0x60, 0x30), Framing("unknown block size")),
+            (
+                "a wrong header checksum",
+                concat(&[&plain[..6], &[plain[6] ^ 1], &plain[7..]]),
+                Framing("wrong checksum of the frame header"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn lz4_blocks_and_ends() {
+    let plain = lz4_frame(0x60, 0x40);
     let block = lz4_stored(CONTENT);
-    let frame = |flags, descriptor| concat(&[&lz4_header(flags, descriptor, &[]), &block, &LZ4_END]);
-    let plain = frame(0x60, 0x40);
     let with_size = |size: u64| concat(&[&lz4_header(0x68, 0x40, &size.to_le_bytes()), &block, &LZ4_END]);
-    let blocks = |blocks: &[&[u8]]| concat(&[&lz4_header(0x60, 0x40, &[]), &blocks.concat(), &LZ4_END]);
     let summed =
         |block_sum, content_sum| concat(&[&lz4_header(0x74, 0x40, &[]), &block, block_sum, &LZ4_END, content_sum]);
-    // Eleven literals; and four literals, a match of four from offset four, more literals.
     let literals = concat(&[&[0xb0], CONTENT]);
-    let skippable = concat(&[&[0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 7, 7], &plain]);
-    let legacy = concat(&[&[0x02, 0x21, 0x4c, 0x18], &lz4_block(&literals)]);
-    let half = |half: &[u8]| concat(&[&lz4_header(0x60, 0x40, &[]), &lz4_stored(half), &LZ4_END]);
     check(
         Codec::Lz4,
         &[
             ("a stored block", plain.clone(), Taken),
-            ("a compressed block", blocks(&[&lz4_block(&literals)]), Taken),
-            ("blocks of up to 4 MiB", frame(0x60, 0x70), Taken),
-            ("two blocks", blocks(&[&lz4_stored(&CONTENT[..4]), &lz4_stored(&CONTENT[4..])]), Taken),
+            ("a compressed block", lz4_blocks(&[&lz4_block(&literals)]), Taken),
+            ("two blocks", lz4_blocks(&[&lz4_stored(&CONTENT[..4]), &lz4_stored(&CONTENT[4..])]), Taken),
             ("the right content size", with_size(11), Taken),
             ("a content size that is not known", with_size(0), Taken),
             ("the wrong content size", with_size(12), Content("the frame holds another number of bytes than it says")),
             ("both checksums", summed(&xxh32(CONTENT), &xxh32(CONTENT)), Taken),
             ("a wrong block checksum", summed(&[0; 4], &xxh32(CONTENT)), Content("wrong checksum of a block")),
             ("a wrong content checksum", summed(&xxh32(CONTENT), &[0; 4]), Content("wrong checksum of the content")),
-            ("nothing at all", vec![], Framing("cut short")),
-            ("the format before frames", legacy, Framing("not an LZ4 frame")),
-            ("a skippable frame before it", skippable, Framing("not an LZ4 frame")),
-            ("version 0", frame(0x20, 0x40), Framing("unknown frame version")),
-            ("version 3", frame(0xe0, 0x40), Framing("unknown frame version")),
-            ("dependent blocks", frame(0x40, 0x40), Framing("blocks that depend on each other are not supported")),
-            ("a reserved flag", frame(0x62, 0x40), Framing("a reserved bit is set in the frame's flags")),
-            ("a dictionary", frame(0x61, 0x40), Framing("dictionaries are not supported")),
-            (
-                "the lowest bit of the descriptor",
-                frame(0x60, 0x41),
-                Framing("a reserved bit is set in the frame's block descriptor"),
-            ),
-            (
-                "the highest bit of the descriptor",
-                frame(0x60, 0xc0),
-                Framing("a reserved bit is set in the frame's block descriptor"),
-            ),
-            ("block size 3", frame(0x60, 0x30), Framing("unknown block size")),
-            (
-                "a wrong header checksum",
-                concat(&[&plain[..6], &[plain[6] ^ 1], &plain[7..]]),
-                Framing("wrong checksum of the frame header"),
-            ),
             (
                 "a block of more than 64 KiB",
-                blocks(&[&lz4_stored(&vec![0; 65_537])]),
+                lz4_blocks(&[&lz4_stored(&vec![0; 65_537])]),
                 Framing("a block is larger than the frame allows"),
             ),
             (
                 "an empty stored block in the middle",
-                blocks(&[&block[..], &lz4_stored(&[]), &block[..]]),
+                lz4_blocks(&[&block[..], &lz4_stored(&[]), &block[..]]),
                 Framing("a stored block is empty"),
             ),
-            ("an empty compressed block", blocks(&[&block[..], &lz4_block(&[0])]), Content("a block holds nothing")),
+            (
+                "an empty compressed block",
+                lz4_blocks(&[&block[..], &lz4_block(&[0])]),
+                Content("a block holds nothing"),
+            ),
             (
                 "an offset of zero",
-                blocks(&[&lz4_block(b"\x40abcd\x00\x00\x50fghij")]),
+                lz4_blocks(&[&lz4_block(b"\x40abcd\x00\x00\x50fghij")]),
                 Content("0 is not a valid match offset"),
             ),
             ("no end mark", plain[..plain.len() - 4].to_vec(), Framing("cut short")),
             ("half a block length behind", plain[..plain.len() - 2].to_vec(), Framing("cut short")),
-            ("two frames", concat(&[&half(&CONTENT[..4]), &half(&CONTENT[4..])]), Framing("bytes follow the frame")),
+            (
+                "two frames",
+                concat(&[&lz4_blocks(&[&lz4_stored(&CONTENT[..4])]), &lz4_blocks(&[&lz4_stored(&CONTENT[4..])])]),
+                Framing("bytes follow the frame"),
+            ),
             ("a byte behind", concat(&[&plain, &[0]]), Framing("bytes follow the frame")),
-            ("an empty frame behind", concat(&[&plain, &half(&[])]), Framing("bytes follow the frame")),
+            ("an empty frame behind", concat(&[&plain, &lz4_blocks(&[])]), Framing("bytes follow the frame")),
         ],
     );
 }
