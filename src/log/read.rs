@@ -154,7 +154,13 @@ impl PartitionLog {
                 return Ok(Some(found));
             }
         }
-        Ok(tail.iter().find_map(|batch| first_at_or_after(batch, timestamp, start, LOOKUP_BYTES_MAX)))
+        for batch in &tail {
+            let found = first_at_or_after(&self.shared.env, batch, timestamp, start, LOOKUP_BYTES_MAX).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// The first record that has the largest timestamp of all.

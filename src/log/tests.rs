@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::*;
 use crate::io::Env;
 use crate::io::real::block_on_test;
+use crate::storage::segment::TimestampedOffset;
 use crate::storage::wal::WalConfig;
 use crate::storage::{PartitionKey, TopicId};
 use crate::wire::batch::{BatchBuilder, BatchLimits, RecordBatch, Validation};
@@ -189,6 +190,39 @@ fn look_ups_by_time_find_the_record_in_files_and_in_memory() {
         }
         assert_eq!(log.offset_for_time(891).await.expect("readable"), None);
         assert_eq!(log.max_timestamp().await.expect("readable").map(|it| it.offset), Some(89));
+        manager.close().await;
+    });
+}
+
+#[test]
+fn look_ups_in_memory_decompress_off_the_reactor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    block_on_test(|env| async move {
+        let mut config = LogManagerConfig::new(dir.to_owned(), WalConfig::sim());
+        config.free_space_reserve = 0;
+        config.write_behind_delay = Duration::from_secs(3600);
+        let manager = LogManager::open(&env, config, vec![spec(1, 1 << 20)]).await.expect("the log opens");
+        let log = manager.partition(&KEY).expect("the partition");
+        append(&env, &log, batch(1, 1, None)).await.expect("appended");
+        let mut builder = BatchBuilder::new(Codec::Gzip);
+        builder.push(20, None, Some(b"compressed"));
+        append(&env, &log, builder.build().expect("in memory")).await.expect("appended");
+
+        // The one thread that computes is kept busy.
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let blocked = env.compute(move || gate.recv().is_ok());
+        let offset = |found: Option<TimestampedOffset>| found.map(|it| it.offset);
+        assert_eq!(offset(log.offset_for_time(5).await.expect("readable")), Some(0), "looks where it is");
+        let mut compressed = Box::pin(log.offset_for_time(15));
+        tokio::select! {
+            biased;
+            found = &mut compressed => panic!("{found:?} was found on the reactor"),
+            () = env.sleep(Duration::from_millis(20)) => {}
+        }
+        release.send(()).expect("the computation waits");
+        assert_eq!(blocked.await, Some(true));
+        assert_eq!(offset(compressed.await.expect("readable")), Some(1));
         manager.close().await;
     });
 }

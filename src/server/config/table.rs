@@ -82,7 +82,7 @@ config_table! {
     num_io_threads: i32 = "num.io.threads", Kind::Int { min: 1, max: 1024 }, "8", "Threads for files and heavy computations. Advice: twice the cores.";
     num_network_threads: i32 = "num.network.threads", Kind::Int { min: 1, max: 1024 }, "3", "Threads for connections and requests. Advice: a quarter of the cores.";
     num_partitions: i32 = "num.partitions", Kind::Int { min: 1, max: 10_000 }, "8", "Partitions of a topic that does not say how many.";
-    produce_validation: ProduceValidation = "produce.validation", Kind::Word(ProduceValidation::WORDS), "strict", "strict decompresses produced batches and walks their records, so nothing is stored that cannot be read; relaxed trusts the checksum.";
+    produce_validation: ProduceValidation = "produce.validation", Kind::Word(ProduceValidation::WORDS), "strict", "strict decompresses produced batches and walks their records, so nothing is stored that cannot be read; relaxed trusts the checksum and looks at the framing of the compression alone.";
     queue_size: i32 = "queue.size", int(65_536), "33554432", "Bytes of one partition that may wait to be durable; past it producers are held back.";
     queued_max_response_bytes: i64 = "queued.max.response.bytes", long(0), "268435456", "Bytes of records in answers on their way over all connections; past it answers get small.";
     queued_max_request_bytes: i64 = "queued.max.request.bytes", long(65_536), "268435456", "Bytes of requests in flight over all connections. A request above 64 KiB is read on when there is room for all of it, first come first served; smaller ones need not wait for those of other connections.";

@@ -6,8 +6,10 @@ use super::lock::lock;
 use super::read::{Start, StartBy, check_start};
 use super::state::{Segment, View};
 use super::walk::{Met, WalkError, Walker};
+use crate::io::Env;
 use crate::storage::frame::MAGIC_LEN;
 use crate::wire::batch::RecordBatch;
+use crate::wire::codec::Codec;
 
 /// A record's timestamp and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,19 +20,32 @@ pub struct TimestampedOffset {
     pub offset: i64,
 }
 
+/// Batches larger than this are searched off the reactor, and all that are compressed.
+const SEARCH_INLINE_BYTES_MAX: usize = 64 * 1024;
+
 /// The first record of `batch` at or behind offset `from` whose timestamp is `timestamp` or later.
 ///
 /// Where the records cannot be read (a topic may take compressed batches without looking into them), the batch stands for
 /// its first record.
-pub fn first_at_or_after(
+pub async fn first_at_or_after(
+    env: &Env,
     batch: &RecordBatch,
     timestamp: i64,
     from: i64,
     decompressed_bytes_max: usize,
-) -> Option<TimestampedOffset> {
+) -> Result<Option<TimestampedOffset>, SegmentError> {
     if batch.max_timestamp() < timestamp || batch.last_offset() < from {
-        return None;
+        return Ok(None);
     }
+    if matches!(batch.codec(), Ok(Codec::None)) && batch.size() <= SEARCH_INLINE_BYTES_MAX {
+        return Ok(search(batch, timestamp, from, decompressed_bytes_max));
+    }
+    let batch = batch.clone();
+    let search = env.compute(move || search(&batch, timestamp, from, decompressed_bytes_max));
+    search.await.ok_or(SegmentError::Stopped)
+}
+
+fn search(batch: &RecordBatch, timestamp: i64, from: i64, decompressed_bytes_max: usize) -> Option<TimestampedOffset> {
     let unreadable = TimestampedOffset { timestamp: batch.max_timestamp(), offset: batch.base_offset().max(from) };
     let Ok(records) = batch.records(decompressed_bytes_max) else { return Some(unreadable) };
     for record in records {
@@ -124,12 +139,16 @@ impl Segment {
         timestamp: i64,
         from: i64,
     ) -> Result<Option<TimestampedOffset>, SegmentError> {
-        let frame = walker.frame(met).await.map_err(|error| self.walk_error(error))?;
-        let mut bytes = frame.slice(MAGIC_LEN..);
-        let batch = RecordBatch::take_first(&mut bytes).expect("a verified frame holds a whole batch");
-        let bytes_max = self.0.options.decompressed_bytes_max;
-        let search = move || first_at_or_after(&batch, timestamp, from, bytes_max);
-        self.0.env.compute(search).await.ok_or(SegmentError::Stopped)
+        let frame = walker.unverified_frame(met).await.map_err(|error| self.walk_error(error))?;
+        let (header, bytes_max) = (met.header, self.0.options.decompressed_bytes_max);
+        let search = self.0.env.compute(move || {
+            header.verify_crc(&frame)?;
+            let mut bytes = frame.slice(MAGIC_LEN..);
+            let batch = RecordBatch::take_first(&mut bytes).expect("a verified frame holds a whole batch");
+            Ok(search(&batch, timestamp, from, bytes_max))
+        });
+        let found = search.await.ok_or(SegmentError::Stopped)?;
+        found.map_err(|why| self.walk_error(WalkError::Frame { position: met.position, why }))
     }
 }
 

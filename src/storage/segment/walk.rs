@@ -89,14 +89,19 @@ impl Walker {
 
     /// The whole frame that was met, with its CRC verified.
     pub(super) async fn frame(&mut self, met: &Met) -> Result<Bytes, WalkError> {
-        let wrong = |why| WalkError::Frame { position: met.position, why };
+        let bytes = self.unverified_frame(met).await?;
+        met.header.verify_crc(&bytes).map_err(|why| WalkError::Frame { position: met.position, why })?;
+        Ok(bytes)
+    }
+
+    /// The whole frame that was met, for those who verify its CRC themselves.
+    pub(super) async fn unverified_frame(&mut self, met: &Met) -> Result<Bytes, WalkError> {
         let frame_len = met.header.frame_len();
         let mut bytes = self.bytes_at(met.position, frame_len).await.map_err(WalkError::Io)?;
         if bytes.len() < frame_len {
-            return Err(wrong(FrameError::Truncated));
+            return Err(WalkError::Frame { position: met.position, why: FrameError::Truncated });
         }
         bytes.truncate(frame_len);
-        met.header.verify_crc(&bytes).map_err(wrong)?;
         Ok(bytes)
     }
 

@@ -41,7 +41,7 @@ pub struct GroupQueue<T> {
 
 /// Entries within a stage may be reordered over partitions; stages are taken in order.
 enum Stage<T> {
-    WalShared {
+    Shared {
         internal: Fair<T>,
         user: Fair<T>,
     },
@@ -75,10 +75,10 @@ impl<T> GroupQueue<T> {
             self.stages.push_back(Stage::Alone(item));
             return;
         };
-        if !matches!(self.stages.back(), Some(Stage::WalShared { .. })) {
-            self.stages.push_back(Stage::WalShared { internal: Fair::default(), user: Fair::default() });
+        if !matches!(self.stages.back(), Some(Stage::Shared { .. })) {
+            self.stages.push_back(Stage::Shared { internal: Fair::default(), user: Fair::default() });
         }
-        let Some(Stage::WalShared { internal, user }) = self.stages.back_mut() else {
+        let Some(Stage::Shared { internal, user }) = self.stages.back_mut() else {
             unreachable!("a shared stage was just ensured");
         };
         // A partition that waits already stays where it is, whatever class this entry says: order comes first.
@@ -92,7 +92,7 @@ impl<T> GroupQueue<T> {
         while let Some(stage) = self.stages.front_mut() {
             let emptied = match stage {
                 Stage::Alone(item) => group.fits(item.bytes),
-                Stage::WalShared { internal, user } => {
+                Stage::Shared { internal, user } => {
                     group.bytes_max = group.bytes.saturating_add(limits.internal_bytes).min(limits.bytes_max);
                     internal.take(&mut group);
                     group.bytes_max = limits.bytes_max;

@@ -95,7 +95,8 @@ impl BatchError {
     pub fn fault(&self) -> BatchFault {
         match self {
             Self::Truncated { .. } | Self::Length(_) | Self::Crc { .. } => BatchFault::Corrupt,
-            Self::Codec(CodecError::Damaged { .. }) => BatchFault::Corrupt,
+            // The CRC is right: it is what the producer made.
+            Self::Codec(CodecError::Damaged { .. }) => BatchFault::Invalid,
             Self::Codec(CodecError::TooLarge { .. }) => BatchFault::TooLarge,
             Self::UnknownCodec(_) => BatchFault::UnknownCodec,
             Self::Timestamp(_) => BatchFault::Timestamp,

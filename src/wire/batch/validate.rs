@@ -2,7 +2,7 @@
 
 use super::record::RawRecord;
 use super::{ATTRIBUTE_DELETE_HORIZON, BatchError, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch, Stamp, TimestampType};
-use crate::codec::{Codec, Decompressor};
+use crate::codec::{Codec, Decompressor, check_framing};
 use crate::varint::Cursor;
 
 /// How far compressed batches are looked into. Uncompressed ones are always walked.
@@ -11,7 +11,7 @@ pub enum Validation {
     /// Decompressed and walked record by record.
     #[default]
     Strict,
-    /// Header and checksum only.
+    /// Header, checksum and the framing of the compression.
     Relaxed,
 }
 
@@ -73,6 +73,7 @@ impl RecordBatch {
             (Codec::None, _) => walk.slice(self.records_bytes())?,
             (_, Validation::Strict) => walk.stream(codec, self.records_bytes(), limits.decompressed_bytes_max)?,
             (_, Validation::Relaxed) => {
+                check_framing(codec, self.records_bytes())?;
                 return Ok(BatchFacts {
                     records: self.records_count(),
                     walked: false,

@@ -1,10 +1,13 @@
-//! LZ4 frames. The block codec and the compressor are `lz4_flex`'s; frames are read here because its frame decoder takes a
-//! frame that is cut off between two blocks for a whole one, and sizes its buffers by the claimed block size.
+//! LZ4: one frame of independent blocks. The block codec and the compressor are `lz4_flex`'s; frames are read here because
+//! its frame decoder takes a frame that is cut off between two blocks for a whole one, and sizes its buffers by the claimed
+//! block size.
 //!
-//! Blocks that depend on earlier ones are refused, as Kafka's own reader refuses them: Java consumers could not read them.
+//! What Java's reader cannot read is refused, though the format allows it: blocks that depend on earlier ones, a second
+//! frame (it stops behind the first), skippable frames, dictionaries.
 
 use std::hash::Hasher;
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 
 use twox_hash::XxHash32;
 
@@ -12,9 +15,10 @@ use super::copy::copy_out;
 use super::kind::{Codec, CodecError};
 
 const MAGIC: u32 = 0x184d_2204;
-const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 /// One byte of compressed data stands for at most 255 bytes.
 const EXPANSION_MAX: usize = 255;
+/// In the word before a block: the block is not compressed.
+const STORED: u32 = 0x8000_0000;
 
 pub(super) fn compress(input: &[u8]) -> io::Result<Vec<u8>> {
     let info = lz4_flex::frame::FrameInfo::new()
@@ -25,140 +29,268 @@ pub(super) fn compress(input: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish().map_err(io::Error::other)
 }
 
-/// Gives the decompressed bytes.
-pub(super) struct Lz4Reader<'a> {
+/// Checks the frame from its header to its end without looking into the blocks.
+pub(super) fn check_framing(input: &[u8]) -> Result<(), CodecError> {
+    let mut frame = Frame::open(input)?;
+    while frame.next_block()?.is_some() {}
+    Ok(())
+}
+
+/// The one frame, block by block.
+struct Frame<'a> {
     rest: &'a [u8],
-    frame: Option<Frame>,
-    /// The block being given out.
-    block: Vec<u8>,
-    at: usize,
-}
-
-/// What the header of the current frame said, and what has come out of it.
-struct Frame {
     block_bytes_max: usize,
-    block_checksums: bool,
-    content_hash: Option<XxHash32>,
-    content_bytes_claimed: Option<u64>,
-    content_bytes: u64,
+    has_block_checksums: bool,
+    has_content_checksum: bool,
+    content_bytes_claimed: Option<NonZeroU64>,
+    /// Of the content; there once the end has been seen.
+    content_checksum: Option<u32>,
+    is_over: bool,
 }
 
-impl<'a> Lz4Reader<'a> {
-    pub(super) fn new(input: &'a [u8]) -> Self {
-        Self { rest: input, frame: None, block: Vec::new(), at: 0 }
-    }
+struct Block<'a> {
+    data: &'a [u8],
+    is_stored: bool,
+    checksum: Option<u32>,
+}
 
-    pub(super) fn read(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
-        while self.at == self.block.len() {
-            match self.frame.take() {
-                None if self.rest.is_empty() => return Ok(0),
-                None => self.frame = self.read_frame_header()?,
-                Some(frame) => self.frame = self.read_block(frame)?,
-            }
-        }
-        Ok(copy_out(&self.block, &mut self.at, out))
-    }
-
-    /// Reads a frame header; `None` after a skippable frame.
-    fn read_frame_header(&mut self) -> Result<Option<Frame>, CodecError> {
-        let magic = self.u32()?;
-        if magic & !0xf == SKIPPABLE_MAGIC {
-            let len = self.u32()? as usize;
-            self.take(len)?;
-            return Ok(None);
-        }
-        if magic != MAGIC {
+impl<'a> Frame<'a> {
+    fn open(input: &'a [u8]) -> Result<Self, CodecError> {
+        let mut rest = input;
+        if u32(&mut rest)? != MAGIC {
             return Err(damaged("not an LZ4 frame"));
         }
-        let header = self.rest;
-        let [flags, block_descriptor] = *self.array::<2>()?;
+        let described = rest;
+        let [flags, block_descriptor] = *array::<2>(&mut rest)?;
         if flags >> 6 != 1 {
             return Err(damaged("unknown frame version"));
         }
         if flags & 0x20 == 0 {
             return Err(damaged("blocks that depend on each other are not supported"));
         }
+        if flags & 0x02 != 0 {
+            return Err(damaged("a reserved bit is set in the frame's flags"));
+        }
         if flags & 0x01 != 0 {
             return Err(damaged("dictionaries are not supported"));
         }
-        let content_bytes_claimed =
-            if flags & 0x08 != 0 { Some(u64::from_le_bytes(*self.array::<8>()?)) } else { None };
-        let described = &header[..header.len() - self.rest.len()];
-        let [checksum] = *self.array::<1>()?;
-        if checksum != (hash(described) >> 8) as u8 {
-            return Err(damaged("wrong checksum of the frame header"));
+        if block_descriptor & 0x8f != 0 {
+            return Err(damaged("a reserved bit is set in the frame's block descriptor"));
         }
-        let block_bytes_max = match block_descriptor >> 4 & 7 {
+        let block_bytes_max = match block_descriptor >> 4 {
             size @ 4..=7 => 1 << (8 + 2 * size),
             _ => return Err(damaged("unknown block size")),
         };
-        Ok(Some(Frame {
+        // Readers take a size of zero for one that is not known.
+        let content_bytes_claimed =
+            if flags & 0x08 != 0 { NonZeroU64::new(u64::from_le_bytes(*array::<8>(&mut rest)?)) } else { None };
+        let described = &described[..described.len() - rest.len()];
+        let [checksum] = *array::<1>(&mut rest)?;
+        if checksum != (hash(described) >> 8) as u8 {
+            return Err(damaged("wrong checksum of the frame header"));
+        }
+        Ok(Self {
+            rest,
             block_bytes_max,
-            block_checksums: flags & 0x10 != 0,
-            content_hash: (flags & 0x04 != 0).then(|| XxHash32::with_seed(0)),
+            has_block_checksums: flags & 0x10 != 0,
+            has_content_checksum: flags & 0x04 != 0,
             content_bytes_claimed,
-            content_bytes: 0,
-        }))
+            content_checksum: None,
+            is_over: false,
+        })
     }
 
-    /// Reads a block into `self.block`; `None` at the end of the frame.
-    fn read_block(&mut self, mut frame: Frame) -> Result<Option<Frame>, CodecError> {
-        self.block.clear();
-        self.at = 0;
-        let size = self.u32()?;
-        if size == 0 {
-            self.end_frame(&frame)?;
+    /// The next block; `None` at the end of the frame, which must be the end of everything.
+    fn next_block(&mut self) -> Result<Option<Block<'a>>, CodecError> {
+        if self.is_over {
             return Ok(None);
         }
-        let (stored, len) = (size & 0x8000_0000 != 0, (size & 0x7fff_ffff) as usize);
-        if len > frame.block_bytes_max {
+        let size = u32(&mut self.rest)?;
+        if size == 0 {
+            self.content_checksum = self.has_content_checksum.then(|| u32(&mut self.rest)).transpose()?;
+            if !self.rest.is_empty() {
+                return Err(damaged("bytes follow the frame"));
+            }
+            self.is_over = true;
+            return Ok(None);
+        }
+        let len = (size & !STORED) as usize;
+        if len == 0 {
+            // Some readers, Java's among them, take it for the end of the frame.
+            return Err(damaged("a stored block is empty"));
+        }
+        if len > self.block_bytes_max {
             return Err(damaged("a block is larger than the frame allows"));
         }
-        let data = self.take(len)?;
-        if frame.block_checksums && self.u32()? != hash(data) {
-            return Err(damaged("wrong checksum of a block"));
-        }
-        if stored {
-            self.block.extend_from_slice(data);
-        } else {
-            self.block.resize(frame.block_bytes_max.min(len.saturating_mul(EXPANSION_MAX)), 0);
-            let len = lz4_flex::block::decompress_into(data, &mut self.block).map_err(damaged)?;
-            self.block.truncate(len);
-        }
-        if let Some(content_hash) = &mut frame.content_hash {
-            content_hash.write(&self.block);
-        }
-        frame.content_bytes += self.block.len() as u64;
-        Ok(Some(frame))
+        let data = take(&mut self.rest, len)?;
+        let checksum = self.has_block_checksums.then(|| u32(&mut self.rest)).transpose()?;
+        Ok(Some(Block { data, is_stored: size & STORED != 0, checksum }))
+    }
+}
+
+/// Gives the decompressed bytes.
+pub(super) struct Lz4Reader<'a> {
+    frame: Frame<'a>,
+    content_hash: Option<XxHash32>,
+    content_bytes: u64,
+    /// The block being given out.
+    block: Vec<u8>,
+    at: usize,
+}
+
+impl<'a> Lz4Reader<'a> {
+    pub(super) fn new(input: &'a [u8]) -> Result<Self, CodecError> {
+        let frame = Frame::open(input)?;
+        let content_hash = frame.has_content_checksum.then(|| XxHash32::with_seed(0));
+        Ok(Self { frame, content_hash, content_bytes: 0, block: Vec::new(), at: 0 })
     }
 
-    fn end_frame(&mut self, frame: &Frame) -> Result<(), CodecError> {
-        if frame.content_bytes_claimed.is_some_and(|claimed| claimed != frame.content_bytes) {
+    pub(super) fn read(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
+        if self.at == self.block.len() {
+            match self.frame.next_block()? {
+                Some(block) => self.decompress(&block)?,
+                None => {
+                    self.check_content()?;
+                    return Ok(0);
+                }
+            }
+        }
+        Ok(copy_out(&self.block, &mut self.at, out))
+    }
+
+    fn decompress(&mut self, block: &Block) -> Result<(), CodecError> {
+        self.at = 0;
+        self.block.clear();
+        if block.checksum.is_some_and(|checksum| checksum != hash(block.data)) {
+            return Err(damaged("wrong checksum of a block"));
+        }
+        if block.is_stored {
+            self.block.extend_from_slice(block.data);
+        } else {
+            let bytes_max = self.frame.block_bytes_max;
+            self.block.resize(bytes_max.min(block.data.len().saturating_mul(EXPANSION_MAX)), 0);
+            let len = lz4_flex::block::decompress_into(block.data, &mut self.block).map_err(damaged)?;
+            self.block.truncate(len);
+            if len == 0 {
+                return Err(damaged("a block holds nothing"));
+            }
+            if may_end_badly(block.data, &self.block, bytes_max) && !ends_as_specified(block.data, bytes_max) {
+                return Err(damaged("the end of a block is not literal bytes"));
+            }
+        }
+        if let Some(content_hash) = &mut self.content_hash {
+            content_hash.write(&self.block);
+        }
+        self.content_bytes += self.block.len() as u64;
+        Ok(())
+    }
+
+    fn check_content(&self) -> Result<(), CodecError> {
+        if self.frame.content_bytes_claimed.is_some_and(|claimed| claimed.get() != self.content_bytes) {
             return Err(damaged("the frame holds another number of bytes than it says"));
         }
-        if let Some(content_hash) = &frame.content_hash
-            && u64::from(self.u32()?) != content_hash.finish()
-        {
+        let computed = self.content_hash.as_ref().map(Hasher::finish);
+        if self.frame.content_checksum.map(u64::from) != computed {
             return Err(damaged("wrong checksum of the content"));
         }
         Ok(())
     }
+}
 
-    fn u32(&mut self) -> Result<u32, CodecError> {
-        self.array::<4>().map(|bytes| u32::from_le_bytes(*bytes))
-    }
+/// The last bytes of a block are literals, so many at the least.
+const LAST_LITERALS: usize = 5;
+/// No match begins nearer to the most that fits into a block.
+const MATCH_DISTANCE_MIN: usize = 12;
+const MATCH_BYTES_MIN: usize = 4;
 
-    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], CodecError> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or_else(cut)?;
-        self.rest = rest;
-        Ok(taken)
-    }
+/// Whether a block that can be decompressed follows the rules for the end of a block, which let the reference decoder
+/// copy in large steps: it refuses blocks that break them, where `lz4_flex` does not.
+pub(super) fn ends_as_specified(block: &[u8], bytes_max: usize) -> bool {
+    /// The shortest rest behind literals that is not the end: an offset, a token and the last literals.
+    const REST_BYTES_MIN: usize = 2 + 1 + LAST_LITERALS;
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], CodecError> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(cut)?;
-        self.rest = rest;
-        Ok(taken)
+    let (mut at, mut out) = (0, 0);
+    while let Some(&token) = block.get(at) {
+        at += 1;
+        let Some(literals) = length(block, &mut at, token >> 4) else { return false };
+        at += literals;
+        out += literals;
+        if at == block.len() {
+            return true;
+        }
+        if at + REST_BYTES_MIN > block.len() || out + MATCH_DISTANCE_MIN > bytes_max {
+            return false;
+        }
+        at += 2;
+        let Some(copied) = length(block, &mut at, token & 0xf) else { return false };
+        out += copied + MATCH_BYTES_MIN;
+        if out + LAST_LITERALS > bytes_max {
+            return false;
+        }
     }
+    false
+}
+
+/// Whether a block could break the rules that [`ends_as_specified`] checks, told from its end alone: walking all of it
+/// takes half as long as decompressing it, and hardly a block needs that.
+///
+/// One that breaks them has less than five literals at its end, or somewhat more where it fills all that fits. Then there
+/// is a token with their number in front of them, an offset in front of that, and what the offset leads to has come out.
+pub(super) fn may_end_badly(block: &[u8], content: &[u8], bytes_max: usize) -> bool {
+    let is_full = content.len() + MATCH_DISTANCE_MIN > bytes_max;
+    let literals_max = if is_full { MATCH_DISTANCE_MIN - MATCH_BYTES_MIN - 1 } else { LAST_LITERALS - 1 };
+    (0..=literals_max).any(|literals| {
+        let Some((&token, before)) = block.len().checked_sub(literals).and_then(|end| block[..end].split_last()) else {
+            return false;
+        };
+        if usize::from(token >> 4) != literals {
+            return false;
+        }
+        // The length of the match may have a byte of its own behind the offset; of more, all but the last are 255.
+        let copied = |before: &[u8]| before.last_chunk::<2>().is_some_and(|at| is_copy(content, literals, *at));
+        copied(before) || before.split_last().is_some_and(|(_, before)| copied(before) || before.last() == Some(&0xff))
+    })
+}
+
+/// Whether the bytes in front of the last `literals` ones are also those at `offset` before them.
+fn is_copy(content: &[u8], literals: usize, offset: [u8; 2]) -> bool {
+    let offset = usize::from(u16::from_le_bytes(offset));
+    let Some(start) = content.len().checked_sub(literals + MATCH_BYTES_MIN) else { return false };
+    let Some(from) = start.checked_sub(offset) else { return false };
+    content[start..start + MATCH_BYTES_MIN] == content[from..from + MATCH_BYTES_MIN]
+}
+
+/// A length of a token, with the bytes at `at` that lengthen it.
+#[inline]
+fn length(block: &[u8], at: &mut usize, nibble: u8) -> Option<usize> {
+    let mut length = usize::from(nibble);
+    if nibble == 0xf {
+        loop {
+            let more = *block.get(*at)?;
+            *at += 1;
+            length += usize::from(more);
+            if more != 0xff {
+                break;
+            }
+        }
+    }
+    Some(length)
+}
+
+fn u32(rest: &mut &[u8]) -> Result<u32, CodecError> {
+    array::<4>(rest).map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+fn array<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], CodecError> {
+    let (taken, left) = rest.split_first_chunk::<N>().ok_or_else(cut)?;
+    *rest = left;
+    Ok(taken)
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], CodecError> {
+    let (taken, left) = rest.split_at_checked(len).ok_or_else(cut)?;
+    *rest = left;
+    Ok(taken)
 }
 
 fn hash(bytes: &[u8]) -> u32 {

@@ -1,8 +1,13 @@
 //! Compression of record batches: gzip, snappy (raw and in the Java framing), LZ4 frames, zstd.
 //!
 //! Decompression is streaming and bounded: memory grows with the bytes that really come out, never with a claimed size.
+//!
+//! It is also strict: what is taken here, every reader of the protocol takes. The formats allow more than that, and readers
+//! differ in it; where one of Java's, librdkafka's and kafka-python's cannot read something that no producer writes, it is
+//! damaged here. So each batch holds one frame (member, stream) with nothing in front of it and nothing behind it.
 
 mod copy;
+mod gzip;
 mod kind;
 mod lz4;
 mod snappy;
@@ -45,6 +50,17 @@ pub fn decompress(codec: Codec, input: &[u8], limit: usize) -> Result<Vec<u8>, C
     Ok(out)
 }
 
+/// Checks as much of what every reader needs as can be told without decompressing. [`Decompressor`] checks all of it.
+pub fn check_framing(codec: Codec, input: &[u8]) -> Result<(), CodecError> {
+    match codec {
+        Codec::None => Ok(()),
+        Codec::Gzip => gzip::check_framing(input),
+        Codec::Snappy => snappy::check_framing(input),
+        Codec::Lz4 => lz4::check_framing(input),
+        Codec::Zstd => zstd::check_framing(input).map(|_| ()),
+    }
+}
+
 /// Gives the decompressed bytes piece by piece, up to a bound.
 pub struct Decompressor<'a> {
     codec: Codec,
@@ -56,7 +72,7 @@ pub struct Decompressor<'a> {
 
 enum Decoder<'a> {
     Plain(&'a [u8]),
-    Gzip(Box<flate2::bufread::MultiGzDecoder<&'a [u8]>>),
+    Gzip(gzip::GzipReader<'a>),
     Snappy(snappy::SnappyReader<'a>),
     Lz4(lz4::Lz4Reader<'a>),
     Zstd(zstd::ZstdReader<'a>),
@@ -67,9 +83,9 @@ impl<'a> Decompressor<'a> {
     pub fn new(codec: Codec, input: &'a [u8], limit: usize) -> Result<Self, CodecError> {
         let source = match codec {
             Codec::None => Decoder::Plain(input),
-            Codec::Gzip => Decoder::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
-            Codec::Snappy => Decoder::Snappy(snappy::SnappyReader::new(input, limit)),
-            Codec::Lz4 => Decoder::Lz4(lz4::Lz4Reader::new(input)),
+            Codec::Gzip => Decoder::Gzip(gzip::GzipReader::new(input)?),
+            Codec::Snappy => Decoder::Snappy(snappy::SnappyReader::new(input, limit)?),
+            Codec::Lz4 => Decoder::Lz4(lz4::Lz4Reader::new(input)?),
             Codec::Zstd => Decoder::Zstd(zstd::ZstdReader::new(input, limit)?),
         };
         Ok(Self { codec, source, left: limit, limit })
@@ -83,7 +99,7 @@ impl<'a> Decompressor<'a> {
         }
         let read = match &mut self.source {
             Decoder::Plain(rest) => rest.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
-            Decoder::Gzip(decoder) => decoder.read(out).map_err(|error| CodecError::damaged(self.codec, error)),
+            Decoder::Gzip(reader) => reader.read(out),
             Decoder::Snappy(reader) => reader.read(out),
             Decoder::Lz4(reader) => reader.read(out),
             Decoder::Zstd(reader) => reader.read(out),

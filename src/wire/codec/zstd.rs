@@ -1,11 +1,14 @@
-//! zstd. Reading is streaming for usual windows. A frame that asks for a larger window (the highest levels write it for any
+//! zstd: one frame. Reading is streaming for usual windows. A frame that asks for a larger window (the highest levels write it for any
 //! length) is decoded in one go into a buffer that grows by what comes out, so that no window is allocated by claim.
 
 use std::cell::Cell;
 use std::io;
 
 use zstd::bulk::Compressor;
-use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
+use zstd::zstd_safe::{
+    DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, find_frame_compressed_size, get_dict_id_from_frame,
+    get_error_name, get_frame_content_size,
+};
 
 use super::copy::copy_out;
 use super::kind::{Codec, CodecError};
@@ -15,6 +18,12 @@ const STREAM_WINDOW_LOG_MAX: u32 = 23;
 /// A decoder that has grown beyond this is not kept.
 const KEPT_BYTES_MAX: usize = 512 * 1024;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
+/// The smallest window that a frame can ask for.
+const WINDOW_LOG_MIN: u32 = 10;
+/// The largest that readers allocate without being told to: libzstd's own limit, which Java's and librdkafka's keep.
+const WINDOW_LOG_MAX: u32 = 27;
+const WINDOW_TOO_LARGE: &str = "the frame asks for a window of more than 128 MiB";
 
 thread_local! {
     /// The decoder that the last batch used: making one costs more than decoding a small batch.
@@ -40,12 +49,12 @@ pub(super) enum ZstdReader<'a> {
     Whole { bytes: Vec<u8>, at: usize },
 }
 
-/// Decodes frame after frame.
+/// Decodes the frame piece by piece.
 pub(super) struct Stream<'a> {
     decoder: Option<DCtx<'static>>,
     input: InBuffer<'a>,
-    /// After a whole frame. Not before the first: no bytes at all are no frame.
-    is_at_border: bool,
+    /// The frame's end has been seen and checked.
+    is_over: bool,
 }
 
 impl<'a> Stream<'a> {
@@ -58,26 +67,20 @@ impl<'a> Stream<'a> {
                 decoder
             }
         };
-        Ok(Self { decoder: Some(decoder), input: InBuffer::around(input), is_at_border: false })
+        Ok(Self { decoder: Some(decoder), input: InBuffer::around(input), is_over: false })
     }
 
     fn read(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
         let Some(decoder) = &mut self.decoder else { return Ok(0) };
         let mut out = OutBuffer::around(out);
-        loop {
-            let is_over = self.input.pos() == self.input.src.len();
-            if is_over && self.is_at_border {
-                return Ok(out.pos());
-            }
-            let hint = decoder.decompress_stream(&mut out, &mut self.input).map_err(failed)?;
-            self.is_at_border = hint == 0;
-            if out.pos() > 0 {
-                return Ok(out.pos());
-            }
-            if is_over && !self.is_at_border {
+        while out.pos() == 0 && !self.is_over {
+            let is_all_in = self.input.pos() == self.input.src.len();
+            self.is_over = decoder.decompress_stream(&mut out, &mut self.input).map_err(failed)? == 0;
+            if is_all_in && out.pos() == 0 && !self.is_over {
                 return Err(damaged("the frame is cut off"));
             }
         }
+        Ok(out.pos())
     }
 }
 
@@ -94,7 +97,7 @@ impl Drop for Stream<'_> {
 
 impl<'a> ZstdReader<'a> {
     pub(super) fn new(input: &'a [u8], limit: usize) -> Result<Self, CodecError> {
-        if wants_large_window(input) {
+        if check_framing(input)? == Window::Large {
             return Ok(Self::Whole { bytes: whole(input, limit)?, at: 0 });
         }
         Ok(Self::Stream(Stream::new(input)?))
@@ -108,16 +111,57 @@ impl<'a> ZstdReader<'a> {
     }
 }
 
-/// Whether the first frame's header asks for a window that the streaming decoder may not have.
-fn wants_large_window(input: &[u8]) -> bool {
-    let Some([descriptor, window, ..]) = input.strip_prefix(&MAGIC) else { return false };
-    if descriptor & 0x20 != 0 {
-        // In a frame of a single segment the window is the content, and the size claim has four or eight bytes.
-        descriptor & 0xc0 >= 0x80
-    } else {
-        // The low three bits add eighths, so that the window is below the next power of two.
-        u32::from(window >> 3) + 10 >= STREAM_WINDOW_LOG_MAX
+/// How much a frame asks to be kept for looking back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    /// What the streaming decoder may allocate.
+    Usual,
+    /// More than that.
+    Large,
+}
+
+/// Checks that `input` is one frame that every reader takes, from its header over the sizes of its blocks to its end,
+/// without decompressing.
+pub(super) fn check_framing(input: &[u8]) -> Result<Window, CodecError> {
+    let Some((magic, header)) = input.split_first_chunk::<4>() else { return Err(damaged("cut short")) };
+    if u32::from_le_bytes(*magic) & !0xf == SKIPPABLE_MAGIC {
+        return Err(damaged("a skippable frame is not supported"));
     }
+    if *magic != MAGIC {
+        return Err(damaged("not a zstd frame of version 1"));
+    }
+    let Some(&descriptor) = header.first() else { return Err(damaged("cut short")) };
+    if descriptor & 0x08 != 0 {
+        return Err(damaged("a reserved bit is set in the frame header"));
+    }
+    let window = if descriptor & 0x20 != 0 {
+        // A frame of a single segment: the window is the content.
+        content_window(input, descriptor)?
+    } else {
+        let Some(&window) = header.get(1) else { return Err(damaged("cut short")) };
+        // The low three bits add eighths.
+        let log = u32::from(window >> 3) + WINDOW_LOG_MIN;
+        if log > WINDOW_LOG_MAX || log == WINDOW_LOG_MAX && window & 7 != 0 {
+            return Err(damaged(WINDOW_TOO_LARGE));
+        }
+        if log >= STREAM_WINDOW_LOG_MAX { Window::Large } else { Window::Usual }
+    };
+    if get_dict_id_from_frame(input).is_some() {
+        return Err(damaged("dictionaries are not supported"));
+    }
+    if find_frame_compressed_size(input).map_err(failed)? != input.len() {
+        return Err(damaged("bytes follow the frame"));
+    }
+    Ok(window)
+}
+
+fn content_window(input: &[u8], descriptor: u8) -> Result<Window, CodecError> {
+    let claimed = get_frame_content_size(input).map_err(|_| damaged("the frame header is cut short"))?;
+    if claimed.is_some_and(|claimed| claimed > 1 << WINDOW_LOG_MAX) {
+        return Err(damaged(WINDOW_TOO_LARGE));
+    }
+    // A size of four or eight bytes can claim more than the streaming decoder may allocate.
+    Ok(if descriptor & 0xc0 >= 0x80 { Window::Large } else { Window::Usual })
 }
 
 fn whole(input: &[u8], limit: usize) -> Result<Vec<u8>, CodecError> {

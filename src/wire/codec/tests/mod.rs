@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod frames;
+
 fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| if i % 7 < 4 { b"the same again "[i % 15] } else { (i * 31 % 251) as u8 }).collect()
 }
@@ -63,18 +65,6 @@ fn a_frame_cut_between_two_blocks_is_damaged() {
 }
 
 #[test]
-fn concatenated_streams_are_read_through() {
-    let (first, second) = (sample(1000), sample(77));
-    for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
-        let mut both = compress(codec, &first).expect("compresses");
-        both.extend(compress(codec, &second).expect("compresses"));
-        assert_eq!(decompress(codec, &both, 2000).expect("both"), [first.clone(), second.clone()].concat());
-    }
-    let both = [xerial(&[&first]), xerial(&[&second])].concat();
-    assert_eq!(decompress(Codec::Snappy, &both, 2000).expect("both"), [first, second].concat());
-}
-
-#[test]
 fn the_bound_holds_for_bombs() {
     let zeros = vec![0; 10_000_000];
     for codec in Codec::ALL {
@@ -95,8 +85,8 @@ fn claims_of_size_are_not_believed() {
     let mut framed = xerial(&[]);
     framed.extend_from_slice(&[0x7f, 0xff, 0xff, 0xff, 1, 2, 3]);
     assert!(decompress(Codec::Snappy, &framed, usize::MAX).is_err());
-    // A zstd frame with a window of 2 GiB, and one of a single segment that claims 2^60 bytes.
-    assert!(decompress(Codec::Zstd, &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00], 1 << 20).is_ok());
+    // A zstd frame with a window of 128 MiB, and one of a single segment that claims 2^60 bytes.
+    assert!(decompress(Codec::Zstd, &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88, 0x01, 0x00, 0x00], 1 << 20).is_ok());
     let mut single = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
     single.extend_from_slice(&(1_u64 << 60).to_le_bytes());
     single.extend_from_slice(&[0x01, 0x00, 0x00]);
@@ -132,14 +122,13 @@ fn lz4_checksums_are_checked() {
 }
 
 #[test]
-fn zstd_wants_whole_frames_and_forgets_what_failed() {
+fn zstd_wants_a_whole_frame_and_forgets_what_failed() {
     let frame = compress(Codec::Zstd, b"hello hello hello hello").unwrap();
-    let two = [&frame[..], &frame[..]].concat();
     for _ in 0..2 {
         assert!(decompress(Codec::Zstd, b"", 100).is_err());
         for cut in 1..frame.len() {
             assert!(decompress(Codec::Zstd, &frame[..cut], 100).is_err(), "{cut}");
         }
-        assert_eq!(decompress(Codec::Zstd, &two, 100).unwrap(), b"hello hello hello hello".repeat(2));
+        assert_eq!(decompress(Codec::Zstd, &frame, 100).unwrap(), b"hello hello hello hello");
     }
 }
