@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::BoxFuture;
+use super::future::BoxFuture;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 #[doc(hidden)]
 pub mod conformance;
 mod disk;
+mod future;
 mod net;
 mod panic;
 pub mod probe;
@@ -18,13 +19,11 @@ mod time;
 use std::sync::Arc;
 
 pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, Space, is_no_space, is_too_many_open_files};
+pub use future::BoxFuture;
 pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
 pub use panic::{catch_panic, panic_message};
 pub use task::{Task, TaskControl, Tasks, yield_now};
 pub use time::{Clock, Monotonic, WallMs};
-
-/// A boxed future: what object-safe asynchronous calls return.
-pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Why an incarnation of the broker ends itself on purpose.
 ///

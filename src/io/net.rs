@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::BoxFuture;
+use super::future::BoxFuture;
 
 /// The reading half of a connection.
 pub type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::BoxFuture;
+use super::future::BoxFuture;
 
 /// Lets other tasks of this thread run before going on.
 pub async fn yield_now() {

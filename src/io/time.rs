@@ -3,7 +3,7 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use super::BoxFuture;
+use super::future::BoxFuture;
 
 /// A point on the monotonic clock: nanoseconds since an arbitrary start of this incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 
-use super::{World, open, soon};
+use super::world::{World, open, soon};
 use crate::OpenMode;
 
 fn bytes(byte: u8, len: usize) -> Bytes {

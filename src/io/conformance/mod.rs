@@ -1,4 +1,4 @@
-//! What every implementation of the seam has to do, as test cases that take an [`Env`].
+//! What every implementation of the seam has to do, as test cases that take an [`Env`](crate::Env).
 //!
 //! One suite runs against the real world (`io::real`) and the simulated one (`sim/tests/suite/conformance.rs`), so that the
 //! two cannot drift apart. [`conformance_cases!`](crate::conformance_cases) lists the cases.
@@ -6,23 +6,9 @@
 pub mod disk;
 pub mod net;
 pub mod time;
+mod world;
 
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use super::{Env, File, OpenMode};
-
-/// What a case gets.
-#[derive(Clone)]
-pub struct World {
-    /// The world under test.
-    pub env: Env,
-    /// An empty directory of the case's own.
-    pub dir: PathBuf,
-    /// An address to listen on.
-    pub ip: IpAddr,
-}
+pub use world::World;
 
 /// Calls `$callback!` with the names of all cases as `module::function`.
 #[macro_export]
@@ -66,21 +52,4 @@ macro_rules! conformance_cases {
             time::seeds_differ,
         }
     };
-}
-
-/// Waits for `future`; panics when it takes ten seconds.
-pub(crate) async fn soon<T>(env: &Env, future: impl Future<Output = T>) -> T {
-    tokio::select! {
-        biased;
-        output = future => output,
-        () = env.sleep(Duration::from_secs(10)) => panic!("ten seconds are over"),
-    }
-}
-
-/// Opens a file that the case knows can be opened.
-pub(crate) async fn open(env: &Env, path: &Path, mode: OpenMode) -> File {
-    match env.disk().open(path, mode).await {
-        Ok(file) => file,
-        Err(error) => panic!("opening {} as {mode:?}: {error}", path.display()),
-    }
 }

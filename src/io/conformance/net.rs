@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{World, soon};
+use super::world::{World, soon};
 use crate::{Env, Listener, Stream};
 
 async fn listen(World { env, ip, .. }: &World) -> Box<dyn Listener> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{World, soon};
+use super::world::{World, soon};
 use crate::{Env, Monotonic};
 
 const fn ms(millis: u64) -> Duration {
