@@ -8,7 +8,8 @@ use std::io::{self, Write};
 
 use twox_hash::XxHash32;
 
-use super::{Codec, CodecError, copy_out};
+use super::copy::copy_out;
+use super::kind::{Codec, CodecError};
 
 const MAGIC: u32 = 0x184d_2204;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;

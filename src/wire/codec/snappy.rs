@@ -1,7 +1,8 @@
 //! Reading snappy as Kafka clients write it: either one raw block, or the Java (xerial) framing, which is a header of 16
 //! bytes and then raw blocks, each behind its length. Streams in that framing may be concatenated, header and all.
 
-use super::{Codec, CodecError, copy_out};
+use super::copy::copy_out;
+use super::kind::{Codec, CodecError};
 
 const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 /// The magic, then version and lowest compatible version, four bytes each.

@@ -7,7 +7,8 @@ use std::io;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
-use super::{Codec, CodecError, copy_out};
+use super::copy::copy_out;
+use super::kind::{Codec, CodecError};
 
 /// Up to this window the streaming decoder may allocate what a frame header asks for.
 const STREAM_WINDOW_LOG_MAX: u32 = 23;
