@@ -24,8 +24,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use crc32fast::Hasher;
 
-use super::Entry;
-use super::entry;
+use super::entry::{self, Entry};
 use crate::storage::Lsn;
 
 /// Blocks start and end at multiples of this, so that a sector that is durable is never written again.

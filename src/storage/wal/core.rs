@@ -13,9 +13,11 @@
 use std::collections::VecDeque;
 
 use super::block::BlockIdentity;
+use super::config::{WalConfig, WalSync};
+use super::entry::Entry;
 use super::group::{GroupLimits, GroupQueue, Item};
 use super::slots::{NewSlot, Place, SlotLimits, SlotNumber, Slots, placed_bytes};
-use super::{Entry, EntryClass, WalConfig, WalSync};
+use super::submission::EntryClass;
 use crate::storage::Lsn;
 
 /// Live bytes are known to this precision.

@@ -1,4 +1,4 @@
-//! The entry format within a block's payload. Pure; every length is checked.
+//! Entries, and their format within a block's payload. Pure; every length is checked.
 //!
 //! An entry is: kind (1 byte), length of what follows (4 bytes), body. All integers big endian.
 //!
@@ -12,7 +12,6 @@
 
 use bytes::{Buf, Bytes};
 
-use super::Entry;
 use crate::storage::{PartitionKey, TopicId};
 use crate::wire::batch::{BatchError, RecordBatch};
 
@@ -26,6 +25,64 @@ const TRUNCATE: u8 = 2;
 const LOG_START: u8 = 3;
 const EPOCH_START: u8 = 4;
 const DROP: u8 = 5;
+
+/// What the log records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Batches appended to a partition, offsets and leader epoch already in them.
+    Append {
+        /// The partition.
+        partition: PartitionKey,
+        /// In offset order; stored verbatim.
+        batches: Vec<RecordBatch>,
+    },
+    /// A partition's log was cut.
+    Truncate {
+        /// The partition.
+        partition: PartitionKey,
+        /// The first offset that is gone.
+        end_offset: i64,
+    },
+    /// A partition's log start moved up.
+    LogStart {
+        /// The partition.
+        partition: PartitionKey,
+        /// The first offset that remains.
+        offset: i64,
+    },
+    /// A leader epoch began.
+    EpochStart {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch.
+        leader_epoch: i32,
+        /// The first offset of the epoch.
+        start_offset: i64,
+    },
+    /// A topic was deleted.
+    Drop {
+        /// The topic.
+        topic: TopicId,
+    },
+}
+
+impl Entry {
+    /// The partition it is about; `None` for a whole topic.
+    pub fn partition(&self) -> Option<PartitionKey> {
+        match self {
+            Self::Append { partition, .. }
+            | Self::Truncate { partition, .. }
+            | Self::LogStart { partition, .. }
+            | Self::EpochStart { partition, .. } => Some(*partition),
+            Self::Drop { .. } => None,
+        }
+    }
+
+    /// Its size in the log, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        encoded_bytes(self)
+    }
+}
 
 /// Why a payload, whose checksum holds, is not a list of entries.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::entry::encoded_bytes;
-use super::{Entry, EntryClass};
+use super::entry::{Entry, encoded_bytes};
+use super::submission::EntryClass;
 use crate::storage::PartitionKey;
 
 /// An entry that waits, with what its owner wants back.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::WalOpenError;
+use super::error::WalOpenError;
 use super::names::slot_path;
 use super::slots::SlotNumber;
 use crate::io::{Env, OpenMode};

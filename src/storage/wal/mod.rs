@@ -55,6 +55,7 @@ mod rewrite;
 mod scan;
 mod shared;
 pub mod slots;
+mod submission;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -65,88 +66,17 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub use config::{WalConfig, WalSync};
+pub use entry::Entry;
 pub use error::{WalFailed, WalOpenError};
 pub use recover::{KnownLsns, LogEnd, ReplayVisitor, VisitError};
 pub use shared::WalStats;
+pub use submission::{Done, EntryClass};
 
 use self::core::Core;
-use super::{Lsn, PartitionKey, TopicId};
+use super::Lsn;
 use crate::io::Env;
-use crate::wire::batch::RecordBatch;
 use shared::WalShared;
 use writer::Writer;
-
-/// What the log records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// Batches appended to a partition, offsets and leader epoch already in them.
-    Append {
-        /// The partition.
-        partition: PartitionKey,
-        /// In offset order; stored verbatim.
-        batches: Vec<RecordBatch>,
-    },
-    /// A partition's log was cut.
-    Truncate {
-        /// The partition.
-        partition: PartitionKey,
-        /// The first offset that is gone.
-        end_offset: i64,
-    },
-    /// A partition's log start moved up.
-    LogStart {
-        /// The partition.
-        partition: PartitionKey,
-        /// The first offset that remains.
-        offset: i64,
-    },
-    /// A leader epoch began.
-    EpochStart {
-        /// The partition.
-        partition: PartitionKey,
-        /// The epoch.
-        leader_epoch: i32,
-        /// The first offset of the epoch.
-        start_offset: i64,
-    },
-    /// A topic was deleted.
-    Drop {
-        /// The topic.
-        topic: TopicId,
-    },
-}
-
-impl Entry {
-    /// The partition it is about; `None` for a whole topic.
-    pub fn partition(&self) -> Option<PartitionKey> {
-        match self {
-            Self::Append { partition, .. }
-            | Self::Truncate { partition, .. }
-            | Self::LogStart { partition, .. }
-            | Self::EpochStart { partition, .. } => Some(*partition),
-            Self::Drop { .. } => None,
-        }
-    }
-
-    /// Its size in the log, in bytes.
-    pub fn encoded_bytes(&self) -> usize {
-        entry::encoded_bytes(self)
-    }
-}
-
-/// Whose entries come first when not all fit into a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryClass {
-    /// Internal topics (offsets, metadata): a part of each block is theirs.
-    Internal,
-    /// All others.
-    User,
-}
-
-/// Called once with the block's number when the entry is written as the sync mode asks, or with the failure. Runs on
-/// the writer task (or, once the log is closed, on a task of its own), never within the call that submits: short, no
-/// blocking.
-pub type Done = Box<dyn FnOnce(Result<Lsn, WalFailed>) + Send>;
 
 /// The write-ahead log. Dropping it without [`close`](Self::close) ends the writer task after what it is doing.
 pub struct Wal {

@@ -14,14 +14,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::block::{BLOCK_ALIGN, BlockHeader, FORMAT_VERSION, HeaderError};
+use super::config::WalConfig;
 use super::core::{Core, CoreStart};
-use super::entry;
+use super::entry::{self, Entry};
+use super::error::WalOpenError;
 use super::files::WriteHandles;
 use super::list::FileList;
 use super::names::slot_number;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
-use super::{Done, Entry, WalConfig, WalOpenError};
+use super::submission::Done;
 use crate::io::{BoxFuture, Env, OpenMode, is_no_space, is_too_many_open_files};
 use crate::storage::Lsn;
 

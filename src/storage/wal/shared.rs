@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::core::Core;
-use super::{Done, Entry, EntryClass, WalFailed};
+use super::entry::Entry;
+use super::error::WalFailed;
+use super::submission::{Done, EntryClass};
 use crate::io::Env;
 use crate::storage::Lsn;
 

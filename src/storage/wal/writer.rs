@@ -13,12 +13,14 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use super::block;
+use super::config::{WalConfig, WalSync};
 use super::core::{Block, Completed, Next};
+use super::error::WalFailed;
 use super::files::{NewFile, PrepareError, WriteHandles, prepare};
 use super::list::FileList;
 use super::shared::{Phase, WalShared};
 use super::slots::{NewSlot, SlotNumber};
-use super::{Done, WalConfig, WalFailed, WalSync};
+use super::submission::Done;
 use crate::io::{BoxFuture, Env, FailStop, Monotonic, is_no_space};
 
 /// How long a file that is wanted ahead of need, and could not be made, is not tried again.
