@@ -4,8 +4,10 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 
+use super::error::SegmentError;
+use super::lock::lock;
 use super::resident::Resident;
-use super::{Segment, SegmentError, lock};
+use super::state::Segment;
 use crate::io::{File, OpenMode};
 use crate::storage::durable;
 use crate::storage::index::{self, IndexEntry};

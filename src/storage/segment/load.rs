@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 
+use super::error::SegmentError;
 use super::index_files::IndexFlush;
+use super::lock::lock;
+use super::open_as::ScanReport;
 use super::resident::{Resident, Tail};
+use super::state::{Segment, View};
 use super::walk::{Met, WalkError, Walker};
-use super::{ScanReport, Segment, SegmentError, View, lock};
 use crate::io::{File, is_no_space, is_too_many_open_files};
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, OffsetRule, Sequence};

@@ -4,29 +4,32 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::{Inner, lock};
+use super::lock::lock;
 
-/// Segments in use, in the order of their last use.
-pub(super) struct OpenFileLru {
+/// Segments (`S`) in use, in the order of their last use.
+pub(super) struct OpenFileLru<S> {
     segments_max: usize,
-    order: Mutex<Order>,
+    order: Mutex<Order<S>>,
     /// Where a segment keeps its place in this order; 0: it has none.
-    place: fn(&Inner) -> &AtomicU64,
+    place: fn(&S) -> &AtomicU64,
 }
 
-#[derive(Default)]
-struct Order {
+struct Order<S> {
     tick: u64,
-    by_tick: BTreeMap<u64, Weak<Inner>>,
+    by_tick: BTreeMap<u64, Weak<S>>,
 }
 
-impl OpenFileLru {
-    pub(super) fn new(segments_max: usize, place: fn(&Inner) -> &AtomicU64) -> Self {
-        Self { segments_max: segments_max.max(1), order: Mutex::default(), place }
+impl<S> OpenFileLru<S> {
+    pub(super) fn new(segments_max: usize, place: fn(&S) -> &AtomicU64) -> Self {
+        Self {
+            segments_max: segments_max.max(1),
+            order: Mutex::new(Order { tick: 0, by_tick: BTreeMap::new() }),
+            place,
+        }
     }
 
     /// Notes that a segment is used now. Returns those that were used longest ago and are too many now.
-    pub(super) fn touch(&self, segment: &Arc<Inner>) -> Vec<Arc<Inner>> {
+    pub(super) fn touch(&self, segment: &Arc<S>) -> Vec<Arc<S>> {
         let mut order = lock(&self.order);
         order.tick += 1;
         let tick = order.tick;

@@ -1,19 +1,17 @@
 //! The readers' side: finding the frame that holds an offset, and reading runs of batches.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 
+use super::error::SegmentError;
+use super::state::{Segment, View};
 use super::walk::{BATCH_BYTES_MAX, Met, WalkError, Walker};
-use super::{Segment, SegmentError, View};
+
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader, MAGIC_LEN, Sequence};
 
 /// The most that one read returns, unless its first batch alone is larger.
 const RUN_BYTES_MAX: usize = 4 << 20;
 /// What is read beyond the batches that are wanted, for the magics between them.
 const RUN_SLACK_BYTES: usize = 4 << 10;
-/// How many readers going through the segment at the same time find their place again at once.
-const HINTS_MAX: usize = 32;
 
 /// Where a walk begins, and who says that this is a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,28 +30,6 @@ pub(super) enum StartBy {
     Index,
     /// Where an earlier read ended.
     Hint,
-}
-
-/// Where the last reads ended: the places that sequential readers want next.
-#[derive(Debug, Default)]
-pub(super) struct Hints(VecDeque<(i64, u64)>);
-
-impl Hints {
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn put(&mut self, offset: i64, position: u64) {
-        self.0.retain(|(known, _)| *known != offset);
-        if self.0.len() >= HINTS_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back((offset, position));
-    }
-
-    fn floor(&self, offset: i64) -> Option<(i64, u64)> {
-        self.0.iter().filter(|(known, _)| *known <= offset).max().copied()
-    }
 }
 
 impl Segment {

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::lock;
+use super::lock::lock;
 use super::walk::Met;
 use crate::storage::frame::FrameHeader;
 use crate::storage::index::{IndexEntry, IndexRule, OffsetIndex, Spacing};

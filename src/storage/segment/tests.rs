@@ -6,8 +6,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use super::lock::lock;
 use super::*;
+use crate::io::Env;
 use crate::io::real::{RealConfig, RealEnv, block_on_test};
+use crate::storage::frame::{FrameError, OffsetRule};
+use crate::storage::index::IndexRule;
+use crate::storage::names::{FileKind, PartitionDir};
 use crate::storage::{PartitionName, TopicId};
 use crate::wire::batch::{BatchBuilder, RecordBatch, Stamp};
 use crate::wire::codec::Codec;

@@ -1,9 +1,11 @@
 //! Look-ups by timestamp. The index says which batches cannot hold the answer; the answer itself is a record with its own
 //! timestamp and offset (KAFKA-16310).
 
+use super::error::SegmentError;
+use super::lock::lock;
 use super::read::{Start, StartBy, check_start};
+use super::state::{Segment, View};
 use super::walk::{Met, WalkError, Walker};
-use super::{Segment, SegmentError, View, lock};
 use crate::storage::frame::MAGIC_LEN;
 use crate::wire::batch::RecordBatch;
 

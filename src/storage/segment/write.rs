@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::error::SegmentError;
 use super::index_files::IndexFlush;
+use super::lock::lock;
 use super::resident::{Resident, Tail};
+use super::state::{Segment, View};
 use super::walk::{Met, Walker};
-use super::{Segment, SegmentError, View, lock};
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameHeader, MAGIC_BYTES, MAGIC_LEN, OffsetRule, Sequence};
 use crate::storage::manifest::Sealed;
