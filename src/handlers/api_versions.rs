@@ -5,7 +5,7 @@ use crate::wire::messages::api_versions::ApiVersion;
 use crate::wire::messages::{ApiVersionsRequestData, ApiVersionsResponseData, encode_response};
 use crate::wire::{APIS, Api, ApiKey, ErrorCode};
 
-use super::ConnectionError;
+use super::call::ConnectionError;
 
 pub(super) fn handle(request: &ApiVersionsRequestData) -> ApiVersionsResponseData {
     let versions_3_up = !request.client_software_name.is_empty() || !request.client_software_version.is_empty();

@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use super::call::{Call, ConnectionError, ENTRIES_MAX, Response, ResponseFrame};
 use super::context::Context;
-use super::{Call, ConnectionError, ENTRIES_MAX, Response, ResponseFrame};
 use crate::io::{Monotonic, yield_now};
 use crate::log::{Isolation, PartitionLog, ReadError};
 use crate::metadata::ClusterImage;

@@ -1,7 +1,7 @@
 //! FindCoordinator (10). Consumer groups and transactions are not built yet: the answer says so in words, with the code
 //! that clients take for "not now".
 
-use super::ConnectionError;
+use super::call::ConnectionError;
 use crate::wire::ErrorCode;
 use crate::wire::messages::find_coordinator::Coordinator;
 use crate::wire::messages::{FindCoordinatorRequestData, FindCoordinatorResponseData, KafkaString, string};

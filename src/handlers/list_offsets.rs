@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::call::{Call, ConnectionError, ENTRIES_MAX, Response};
 use super::context::Context;
-use super::{Call, ConnectionError, ENTRIES_MAX, Response};
 use crate::io::yield_now;
 use crate::log::{PartitionLog, ReadError};
 use crate::metadata::ClusterImage;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::call::{Call, ConnectionError, Response};
 use super::context::Context;
 use super::peer::Peer;
 use super::topics::is_internal;
-use super::{Call, ConnectionError, Response};
 use crate::io::{Monotonic, yield_now};
 use crate::log::{AppendError, PartitionLog, Pending};
 use crate::metadata::{ClusterImage, TopicConfig};
