@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{ConfigArgs, settings};
+use super::config_args::ConfigArgs;
+use super::settings;
 use crate::metadata::config_def::Kind;
 use crate::server::Config;
 

@@ -3,6 +3,7 @@
 
 mod client_args;
 mod config;
+mod config_args;
 pub mod consume;
 pub mod produce;
 mod serve;
@@ -14,10 +15,11 @@ mod client_tests;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::io::Env;
 use crate::io::real::{RealConfig, RealEnv};
+use config_args::ConfigArgs;
 
 /// What a command that is a client needs: one connection, and threads for the standard streams.
 const CLIENT_THREADS: RealConfig = RealConfig { network_threads: 1, io_threads: 2 };
@@ -42,17 +44,6 @@ enum Command {
     Consume(consume::ConsumeArgs),
     /// Show every configuration key with its value, default and meaning
     Config(ConfigArgs),
-}
-
-/// Where the configuration comes from: --set goes before KILO_… variables, those before the file, that before defaults.
-#[derive(Args, Debug, Default)]
-pub(crate) struct ConfigArgs {
-    /// A configuration file (TOML; put keys in quotes: "log.dirs" = "data")
-    #[arg(long, value_name = "FILE")]
-    config: Option<std::path::PathBuf>,
-    /// One setting; may be given many times
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
 }
 
 /// Runs the command that the process's arguments ask for.

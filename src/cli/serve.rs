@@ -3,7 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
-use super::{ConfigArgs, settings};
+use super::config_args::ConfigArgs;
+use super::settings;
 use crate::io::real::{RealConfig, RealEnv};
 use crate::server::config::SyncMode;
 use crate::server::{Broker, Config};

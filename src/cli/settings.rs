@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::ConfigArgs;
+use super::config_args::ConfigArgs;
 use crate::server::config::{Config, Origin, Setting, config_keys, remedy};
 
 /// Variables of that prefix that are no configuration keys.
