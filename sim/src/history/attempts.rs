@@ -1,9 +1,6 @@
 //! The attempts of a send: an idempotent producer sends the same bytes again until it knows what became of them. They
 //! are for people who ask why; no checker judges them, and they do not belong to the trace.
 
-use super::{History, SendId};
-use crate::trace::Seconds;
-
 /// Attempts kept of a send from the first one on.
 pub const FIRST_KEPT: usize = 4;
 /// Attempts kept of a send up to the last one. What lies between is only counted: a send may be tried for minutes.
@@ -69,7 +66,7 @@ impl Attempts {
         &self.kept
     }
 
-    fn begin(&mut self, connection: u32, incarnation: u32, sent_ns: u64) -> u32 {
+    pub(super) fn begin(&mut self, connection: u32, incarnation: u32, sent_ns: u64) -> u32 {
         self.count += 1;
         if self.kept.len() == FIRST_KEPT + LAST_KEPT {
             self.kept.remove(FIRST_KEPT);
@@ -80,55 +77,16 @@ impl Attempts {
         self.count
     }
 
-    fn end(&mut self, number: u32, how: AttemptEnd, at_ns: u64) {
+    pub(super) fn end(&mut self, number: u32, how: AttemptEnd, at_ns: u64) {
         if let Some(attempt) = self.kept.iter_mut().rfind(|attempt| attempt.number == number) {
             attempt.ended = Some((at_ns, how));
         }
     }
 }
 
-impl History {
-    /// Records that a send is tried, for the first time or again; tells which attempt that is.
-    pub fn begin_attempt(&mut self, send: SendId, connection: u32, incarnation: u32, at_ns: u64) -> u32 {
-        self.sends[send.0 as usize].attempts.begin(connection, incarnation, at_ns)
-    }
-
-    /// Records how an attempt ended.
-    pub fn end_attempt(&mut self, send: SendId, number: u32, how: AttemptEnd, at_ns: u64) {
-        self.sends[send.0 as usize].attempts.end(number, how, at_ns);
-    }
-
-    /// An attempt of a send in one line.
-    pub fn describe_attempt(&self, send: SendId, attempt: &Attempt) -> String {
-        let Attempt { number, connection, incarnation, sent_ns, ended } = attempt;
-        let count = self.sends[send.0 as usize].attempts.count;
-        let head = format!(
-            "attempt {number} of {count}: sent {} on connection {connection} to incarnation {incarnation}",
-            Seconds(*sent_ns)
-        );
-        let Some((at_ns, how)) = ended else { return format!("{head}, never answered") };
-        let at = Seconds(*at_ns);
-        match how {
-            AttemptEnd::Acked { base_offset } => format!("{head}, answered {at}: acknowledged at offset {base_offset}"),
-            AttemptEnd::Refused(error) => format!("{head}, answered {at}: refused with {error}"),
-            AttemptEnd::Unasked => format!("{head}, no answer asked for"),
-            AttemptEnd::NeverSent => format!("{head}, not a byte of it sent by {at}"),
-            AttemptEnd::ConnectionLost => format!("{head}, connection lost {at}"),
-            AttemptEnd::TimedOut => format!("{head}, timed out {at}"),
-        }
-    }
-
-    /// The last attempt of a send in one line, if there were several.
-    pub fn describe_last_attempt(&self, send: SendId) -> Option<String> {
-        let attempts = &self.sends[send.0 as usize].attempts;
-        let last = attempts.kept.last().filter(|_| attempts.count > 1)?;
-        Some(self.describe_attempt(send, last))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Batch, Partition};
+    use super::super::{Batch, History, Partition, SendId};
     use super::*;
 
     fn history() -> (History, SendId) {

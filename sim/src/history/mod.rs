@@ -368,6 +368,16 @@ impl History {
         send.outcome = outcome;
     }
 
+    /// Records that a send is tried, for the first time or again; tells which attempt that is.
+    pub fn begin_attempt(&mut self, send: SendId, connection: u32, incarnation: u32, at_ns: u64) -> u32 {
+        self.sends[send.0 as usize].attempts.begin(connection, incarnation, at_ns)
+    }
+
+    /// Records how an attempt ended.
+    pub fn end_attempt(&mut self, send: SendId, number: u32, how: AttemptEnd, at_ns: u64) {
+        self.sends[send.0 as usize].attempts.end(number, how, at_ns);
+    }
+
     /// Records an answered read; `records` is empty unless the answer is [`Response::Records`], whose range is set here.
     pub fn end_read(&mut self, mut read: Read, records: &[Seen]) -> ReadId {
         if let Response::Records { seen } = &mut read.response {

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display};
 
+use super::attempts::{Attempt, AttemptEnd};
 use super::{
     Created, Creation, History, Outcome, Partition, Read, ReadId, Response, Seen, SendId, Stamp, TimeQuery, Topic,
     TopicList,
@@ -19,6 +20,32 @@ impl Display for Stamp {
 }
 
 impl History {
+    /// An attempt of a send in one line.
+    pub fn describe_attempt(&self, send: SendId, attempt: &Attempt) -> String {
+        let Attempt { number, connection, incarnation, sent_ns, ended } = attempt;
+        let count = self.sends[send.0 as usize].attempts.count();
+        let head = format!(
+            "attempt {number} of {count}: sent {} on connection {connection} to incarnation {incarnation}",
+            Seconds(*sent_ns)
+        );
+        let Some((at_ns, how)) = ended else { return format!("{head}, never answered") };
+        let at = Seconds(*at_ns);
+        match how {
+            AttemptEnd::Acked { base_offset } => format!("{head}, answered {at}: acknowledged at offset {base_offset}"),
+            AttemptEnd::Refused(error) => format!("{head}, answered {at}: refused with {error}"),
+            AttemptEnd::Unasked => format!("{head}, no answer asked for"),
+            AttemptEnd::NeverSent => format!("{head}, not a byte of it sent by {at}"),
+            AttemptEnd::ConnectionLost => format!("{head}, connection lost {at}"),
+            AttemptEnd::TimedOut => format!("{head}, timed out {at}"),
+        }
+    }
+
+    /// The last attempt of a send in one line, if there were several.
+    pub fn describe_last_attempt(&self, send: SendId) -> Option<String> {
+        let attempts = &self.sends[send.0 as usize].attempts;
+        let last = attempts.kept().last().filter(|_| attempts.count() > 1)?;
+        Some(self.describe_attempt(send, last))
+    }
     /// A partition's name.
     pub fn name(&self, partition: Partition) -> &str {
         self.partitions.get(partition.0 as usize).map_or("?", String::as_str)
