@@ -1,6 +1,7 @@
 //! What is read was sent to this very partition, byte for byte.
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness};
+use super::violation::Violation;
 use crate::history::{History, ReadId, Response};
 
 /// Name of the property.

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Evidence, Violation};
+use super::evidence::Evidence;
+use super::violation::Violation;
 use crate::history::History;
 
 /// Name of the property.

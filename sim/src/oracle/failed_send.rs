@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness};
+use super::violation::Violation;
 use crate::history::{History, Outcome};
 
 /// Name of the property.

@@ -1,7 +1,8 @@
 //! The high watermark never moves back: an answer to a question asked later tells at least as much, and at least
 //! what had been acknowledged.
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness};
+use super::violation::Violation;
 use crate::history::{History, Outcome, Partition, ReadId, SendId};
 
 /// Name of the property.

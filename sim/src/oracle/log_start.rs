@@ -1,8 +1,9 @@
 //! The log start moves only with a permission (retention, DeleteRecords), never back and never past the high
 //! watermark.
 
+use super::evidence::{Evidence, Witness};
 use super::lost_write::granted_log_start;
-use super::{Evidence, Violation, Witness};
+use super::violation::Violation;
 use crate::history::{History, ReadId};
 
 /// Name of the property.

@@ -1,7 +1,8 @@
 //! What was acknowledged or seen is not missing for a reader that reads past it later; and no offset that was in the
 //! log is out of range later.
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Observed, Witness};
+use super::violation::Violation;
 use crate::history::{History, Partition, Read, ReadId, Response};
 
 /// Name of the property.
@@ -54,7 +55,7 @@ pub fn granted_log_start(history: &History, read: &Read) -> i64 {
 
 /// One past the largest offset that had been observed at a moment; asked in the order of moments.
 struct KnownEnd<'a> {
-    evidence: Vec<&'a [super::Observed]>,
+    evidence: Vec<&'a [Observed]>,
     position: Vec<usize>,
     end: Vec<i64>,
 }

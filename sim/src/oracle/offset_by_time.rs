@@ -1,7 +1,8 @@
 //! Asked for a time, the broker tells the first record with that timestamp or a later one; asked for the latest, a
 //! record of the largest timestamp. Timestamps are the clients' own and may go back.
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness};
+use super::violation::Violation;
 use crate::history::{History, Partition, TimeQuery};
 
 /// Name of the property.

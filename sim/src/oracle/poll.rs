@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::evidence::{Evidence, Witness};
 use super::lost_write::granted_log_start;
-use super::{Evidence, Violation, Witness};
+use super::violation::Violation;
 use crate::history::{History, Partition, ReadId, Response};
 
 /// Name of the property that nothing is jumped over.

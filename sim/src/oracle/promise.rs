@@ -6,7 +6,9 @@
 //! | power lost after a lying flush | missing records, and whatever was stored in their place, for operations that ended later |
 //! | a flipped bit in what was read | missing records (a damaged tail looks like a torn one) and unreadable answers |
 
-use super::{Violation, Witness, corrupt, duplicate, high_watermark, lost_write, offset_by_time, poll, real_time};
+use super::evidence::Witness;
+use super::violation::Violation;
+use super::{corrupt, duplicate, high_watermark, lost_write, offset_by_time, poll, real_time};
 use super::{send_order, served_changed, topics, two_values, uncommitted, unseen};
 use crate::history::{Beyond, History, Stamp};
 

@@ -1,6 +1,7 @@
 //! A new offset is larger than every offset that had been acknowledged before its send began.
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness};
+use super::violation::Violation;
 use crate::history::{History, Outcome, Send, SendId};
 
 /// Name of the property.

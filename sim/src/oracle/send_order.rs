@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Evidence, Observed, Violation};
+use super::evidence::{Evidence, Observed};
+use super::violation::Violation;
 use crate::history::{History, Partition};
 
 /// Name of the property.

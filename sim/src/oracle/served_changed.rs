@@ -1,6 +1,7 @@
 //! What one incarnation of the broker served, a later one serves alike: same offset, same bytes.
 
-use super::{Evidence, Observed, Violation, Witness};
+use super::evidence::{Evidence, Observed, Witness};
+use super::violation::Violation;
 use crate::history::History;
 
 /// Name of the property.

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness};
+use super::violation::Violation;
 use crate::history::{Created, Creation, History, Stamp, Topic};
 
 /// Name of the property that no topic goes away.

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::evidence::last_read;
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness, last_read};
+use super::violation::Violation;
 use crate::history::{History, Outcome, ReadId, Stamp, Value};
 
 /// Name of the property.

@@ -1,7 +1,7 @@
 //! What was acknowledged is in the last read of everything, after healing.
 
-use super::evidence::{last_read, last_read_complete};
-use super::{Evidence, Violation, Witness};
+use super::evidence::{Evidence, Witness, last_read, last_read_complete};
+use super::violation::Violation;
 use crate::history::{History, Outcome, Partition, SendId};
 
 /// Name of the property.
