@@ -23,7 +23,7 @@ use kilo_sim::seed_process::{self, Request, Seed};
 use kilo_sim::{probes, scenario};
 
 use super::Done;
-use crate::MutantsArgs;
+use crate::args::MutantsArgs;
 
 /// Within how many seeds a planted fault is found, unless it says otherwise.
 const SEEDS: u64 = 50;

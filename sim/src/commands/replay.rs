@@ -11,7 +11,7 @@ use kilo_sim::seed_process::{Request, Seed, check_log_filter, shell_word};
 
 use super::tally::write_probes;
 use super::{Done, can_write, unreached_mutants};
-use crate::ReplayArgs;
+use crate::args::ReplayArgs;
 
 /// Replays a seed, or what is pinned in the file.
 pub fn replay(args: &ReplayArgs) -> Done {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::tally::{Tally, write_list};
 use super::{Done, can_write, find_all, known_check, unreached_mutants};
-use crate::RunArgs;
+use crate::args::RunArgs;
 
 /// How often a campaign that has no terminal for its progress bar says how far it is.
 const LINE_EVERY: Duration = Duration::from_secs(30);

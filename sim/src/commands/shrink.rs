@@ -9,7 +9,7 @@ use kilo_sim::seed_process::{Request, shell_word};
 use kilo_sim::shrink::{self, Shrunk, Tries};
 
 use super::{Done, known_check};
-use crate::ShrinkArgs;
+use crate::args::ShrinkArgs;
 
 /// Shrinks a seed and saves what is left as a scenario. False if the seed does not fail.
 pub fn shrink(args: &ShrinkArgs) -> Done {

@@ -8,6 +8,7 @@ mod faults;
 mod library;
 mod range;
 mod rule;
+mod suggest;
 #[cfg(test)]
 mod tests;
 
@@ -278,7 +279,7 @@ impl Scenario {
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
         let mut scenario: Self = toml::from_str(text).map_err(|error| ScenarioError::Parse {
             name: name.to_owned(),
-            message: library::with_suggestion(&error.to_string()),
+            message: suggest::with_suggestion(&error.to_string()),
         })?;
         scenario.name = name.to_owned();
         scenario.text = text.to_owned();
@@ -342,9 +343,9 @@ impl Scenario {
     fn check_names(&self) -> Result<(), String> {
         let checks: Vec<&str> = oracle::names().collect();
         let probes: Vec<&str> = probes::names().collect();
-        library::all_known("checks.without", "check", self.checks.without.iter(), &checks)?;
-        library::all_known("probes", "probe", self.probes.iter(), &probes)?;
+        suggest::all_known("checks.without", "check", self.checks.without.iter(), &checks)?;
+        suggest::all_known("probes", "probe", self.probes.iter(), &probes)?;
         let reached = self.pinned.iter().filter_map(|pinned| pinned.reaches.as_ref());
-        library::all_known("pinned.reaches", "probe", reached, &probes)
+        suggest::all_known("pinned.reaches", "probe", reached, &probes)
     }
 }

@@ -2,9 +2,17 @@
 
 use std::io;
 
-use super::Tries;
 use crate::plan::Plan;
 use crate::seed_process::{LOOK_EVERY, Request, Seed};
+
+/// How hard candidates are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Tries {
+    /// Processes at the same time.
+    pub jobs: usize,
+    /// Scheduler seeds for each candidate.
+    pub schedulers: u64,
+}
 
 /// The smallest plan so far, and how more are tried.
 pub struct Hunt {

@@ -11,19 +11,11 @@ use std::io;
 use serde::Serialize;
 
 use self::hunt::Hunt;
+pub use self::hunt::Tries;
 use self::pieces::{Piece, assemble, pieces};
 use crate::plan::Plan;
 use crate::scenario::{Pinned, Scenario};
 use crate::seed_process::{Request, Seed};
-
-/// How hard candidates are tried.
-#[derive(Clone, Copy, Debug)]
-pub struct Tries {
-    /// Processes at the same time.
-    pub jobs: usize,
-    /// Scheduler seeds for each candidate.
-    pub schedulers: u64,
-}
 
 /// What is left of a run.
 #[derive(Clone, Debug)]
