@@ -1,4 +1,4 @@
-//! What every implementation of the seam has to do, as test cases that take an [`Env`].
+//! What every implementation of the seam has to do, as test cases that take an [`Env`](crate::Env).
 //!
 //! One suite runs against the real world (`io::real`) and the simulated one (`sim/tests/suite/conformance.rs`), so that the
 //! two cannot drift apart. [`conformance_cases!`](crate::conformance_cases) lists the cases.
