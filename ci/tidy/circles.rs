@@ -13,17 +13,10 @@ use crate::source::Source;
 /// For each file the files it depends on, with the names that tie it to them.
 type Graph = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// The circles that are not among those `known`, and those known that are gone. A circle is known by its files.
-pub fn problems(sources: &[&Source], known: &[&[&str]]) -> Vec<String> {
+/// The circles, each with the names that tie it.
+pub fn problems(sources: &[&Source]) -> Vec<String> {
     let graph = graph(sources);
-    let circles = circles(&graph);
-    let known: Vec<BTreeSet<&str>> = known.iter().map(|files| files.iter().copied().collect()).collect();
-    let found = circles.iter().filter(|circle| !known.contains(circle)).map(|circle| describe(&graph, circle));
-    let gone = known.iter().filter(|files| !circles.contains(files)).map(|files| {
-        let files: Vec<&str> = files.iter().copied().collect();
-        format!("listed as a circle, and is none, or one of other files: {}", files.join(", "))
-    });
-    found.chain(gone).collect()
+    circles(&graph).iter().map(|circle| describe(&graph, circle)).collect()
 }
 
 fn describe(graph: &Graph, circle: &BTreeSet<&str>) -> String {
@@ -115,14 +108,14 @@ mod tests {
     use super::*;
 
     /// Problems of a tree of files, which are given as name and text; `sim/src/lib.rs` is their root.
-    fn found(files: &[(&str, &str)], known: &[&[&str]]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let sources: Vec<Source> =
             files.iter().map(|(name, text)| Source::new(&format!("sim/src/{name}"), *text)).collect();
-        problems(&sources.iter().collect::<Vec<_>>(), known)
+        problems(&sources.iter().collect::<Vec<_>>())
     }
 
     fn check(files: &[(&str, &str)], expected: &[&str]) {
-        assert_eq!(found(files, &[]).join("\n").replace("sim/src/", "").replace("    ", ""), expected.join("\n"));
+        assert_eq!(found(files).join("\n").replace("sim/src/", "").replace("    ", ""), expected.join("\n"));
     }
 
     const ROOT: (&str, &str) = ("lib.rs", "mod a; mod b;");
@@ -176,15 +169,5 @@ mod tests {
             &[root, a, ("b.rs", "pub fn f() { crate::m!() }")],
             &["a circle of 2 files:", "a.rs -> b.rs: f", "b.rs -> a.rs: m"],
         );
-    }
-
-    #[test]
-    fn a_known_circle_passes_until_it_is_gone() {
-        let files = [ROOT, ("a.rs", "use super::b::B; pub struct A;"), ("b.rs", "use super::a::A; pub struct B;")];
-        assert_eq!(found(&files, &[]).len(), 1);
-        let known: &[&str] = &["sim/src/a.rs", "sim/src/b.rs"];
-        assert!(found(&files, &[known]).is_empty());
-        let gone = found(&[ROOT, files[1], ("b.rs", "pub struct B;")], &[known]);
-        assert_eq!(gone, ["listed as a circle, and is none, or one of other files: sim/src/a.rs, sim/src/b.rs"]);
     }
 }

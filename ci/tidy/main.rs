@@ -13,7 +13,6 @@
 
 mod bans;
 mod circles;
-mod circles_left;
 mod house;
 mod layers;
 mod modules;
@@ -74,7 +73,7 @@ fn imports_run_downward() {
 #[test]
 fn no_circles_of_files() {
     let files: Vec<&Source> = rust().collect();
-    check(circles::problems(&files, circles_left::CIRCLES_LEFT));
+    check(circles::problems(&files));
 }
 
 #[test]

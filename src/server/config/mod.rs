@@ -1,78 +1,22 @@
 //! The broker's configuration: typed, made from one table, resolved from several sources.
 
 mod foreign;
+mod setting;
 mod table;
 mod value;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 
+pub use setting::{ConfigError, Origin, Setting};
 pub use table::{Config, ConfigKey, config_keys};
 pub use value::{Endpoint, ProduceValidation, SyncMode, Value};
 
-use crate::metadata::config_def::ValueError;
+use setting::Values;
+
 use crate::metadata::{TopicDefaults, topic_keys};
 
 /// Names that differ by more than this much are not offered as a suggestion.
 const LIKENESS_MIN: f64 = 0.7;
-
-/// Where a setting was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A configuration file.
-    File(String),
-    /// An environment variable.
-    Variable(String),
-    /// The command line.
-    Flag,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => f.write_str(path),
-            Self::Variable(name) => write!(f, "variable {name}"),
-            Self::Flag => f.write_str("--set"),
-        }
-    }
-}
-
-/// One `key = value` from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The key as written.
-    pub key: String,
-    /// The value as written.
-    pub value: String,
-    /// Where.
-    pub origin: Origin,
-}
-
-/// Why a configuration was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// There is no such key.
-    #[error("{origin}: unknown key {key}; {remedy}")]
-    Unknown {
-        /// Where it was found.
-        origin: Origin,
-        /// The key.
-        key: String,
-        /// What to do about it.
-        remedy: String,
-    },
-    /// A value does not fit.
-    #[error("{origin}: {source}")]
-    Value {
-        /// Where it was found.
-        origin: Origin,
-        /// What is wrong with it.
-        source: ValueError,
-    },
-    /// Two values contradict each other.
-    #[error("{0}")]
-    Conflict(String),
-}
 
 /// What to do about a key, or a variable, that is unknown: use the nearest one that there is, or what Kafka's became.
 /// `None` if it is like none of them.
@@ -194,27 +138,6 @@ impl Default for Config {
     }
 }
 
-/// Settings by key, checked against the table.
-#[derive(Default)]
-struct Values {
-    given: BTreeMap<&'static str, (String, Origin)>,
-}
-
-impl Values {
-    fn parse<T: Value>(&self, name: &'static str, default: &'static str) -> Result<T, ConfigError> {
-        match self.given.get(name) {
-            None => Ok(T::parse(name, default).expect("the table's defaults have their keys' types")),
-            Some((text, origin)) => {
-                T::parse(name, text).map_err(|source| ConfigError::Value { origin: origin.clone(), source })
-            }
-        }
-    }
-
-    fn set(&self) -> BTreeSet<&'static str> {
-        self.given.keys().copied().collect()
-    }
-}
-
 fn find(name: &str) -> Option<&'static ConfigKey> {
     config_keys().iter().find(|key| key.name == name)
 }
@@ -234,6 +157,8 @@ fn nearest(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn set(key: &str, value: &str) -> Setting {

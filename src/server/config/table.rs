@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::setting::{ConfigError, Values};
 use super::value::{Endpoint, ProduceValidation, SyncMode, Value};
-use super::{ConfigError, Values};
 use crate::metadata::config_def::Kind;
 
 /// One key of the broker's configuration.
