@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::io::Env;
-use crate::io::real::{RealConfig, RealEnv};
+use crate::io::real::{RealConfig, RealEnv, print_to_stderr};
 
 /// What a command that is a client needs: one connection, and threads for the standard streams.
 const CLIENT_THREADS: RealConfig = RealConfig { network_threads: 1, io_threads: 2 };
@@ -68,7 +68,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("kilo: {message}");
+            print_to_stderr(&format!("kilo: {message}\n"));
             ExitCode::FAILURE
         }
     }
