@@ -17,7 +17,6 @@ mod list_offsets;
 mod metadata;
 mod produce;
 mod producer_ids;
-mod rejection_log;
 mod topics;
 
 use std::sync::Arc;
@@ -70,7 +69,7 @@ pub enum Response {
     Nothing,
 }
 
-/// Why a connection cannot go on. It is closed with one log line.
+/// Why a connection cannot go on. It is closed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The header cannot be read.

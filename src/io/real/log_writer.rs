@@ -9,6 +9,8 @@
 //!
 //! Whoever writes a line never waits and gets no error, so it may hold a lock, or be the reactor.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+
+use crate::{LogLimit, Monotonic};
 
 /// Bytes of lines that may wait to be written: about ten thousand lines.
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
@@ -222,16 +226,22 @@ pub(super) fn flush_started() {
 }
 
 /// From now on, panics are told to the log. The default writes to standard error itself, and a thread that panics while
-/// nobody reads it would stand still there with all its locks.
+/// nobody reads it would stand still there with all its locks. A peer may find a request that panics, so they are limited.
 pub fn log_panics(writer: LogWriter) {
+    let (limit, start) = (Mutex::new(LogLimit::default()), Instant::now());
     std::panic::set_hook(Box::new(move |panic| {
-        let thread = std::thread::current();
-        let backtrace = std::backtrace::Backtrace::capture();
-        let trace = match backtrace.status() {
-            std::backtrace::BacktraceStatus::Captured => format!("\n{backtrace}"),
-            _ => String::new(),
-        };
-        writer.push(format!("thread '{}' {panic}{trace}\n", thread.name().unwrap_or("unnamed")).as_bytes());
+        let now = Monotonic::default() + start.elapsed();
+        let verdict = limit.lock().unwrap_or_else(PoisonError::into_inner).on_event(now, "panics", None);
+        let mut text: String = verdict.summaries.iter().map(|summary| format!("{summary}\n")).collect();
+        if verdict.is_written {
+            let thread = std::thread::current();
+            let _ = writeln!(text, "thread '{}' {panic}", thread.name().unwrap_or("unnamed"));
+            let backtrace = Backtrace::capture();
+            if backtrace.status() == BacktraceStatus::Captured {
+                let _ = writeln!(text, "{backtrace}");
+            }
+        }
+        writer.push(text.as_bytes());
     }));
 }
 
