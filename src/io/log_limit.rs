@@ -260,8 +260,8 @@ mod tests {
         let due = limit.next_due().expect("lines were left out");
         assert_eq!(limit.due(due)[0].to_string(), "2 more lines about a were left out in 10 s");
         assert_eq!(limit.next_due(), None);
-        limit.on_event(at(5), "a", None);
-        assert!(limit.all(at(5)).is_empty() && limit.due(at(50)).is_empty());
+        assert!(limit.on_event(at(10), "a", None).is_written);
+        assert!(limit.all(at(15)).is_empty() && limit.due(at(50)).is_empty());
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl StartError {
 
 /// A running broker.
 pub struct Broker {
-    shared: Arc<ConnectionContext>,
+    pub(super) shared: Arc<ConnectionContext>,
     stop: watch::Sender<bool>,
     accepting: Task,
     local: SocketAddr,

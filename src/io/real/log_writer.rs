@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::{LogLimit, Monotonic};
@@ -25,8 +25,6 @@ use crate::{LogLimit, Monotonic};
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// How long a stop, a fail-stop or a message waits for standard error at most.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// What a pipe that can be written to takes at once.
-const PIECE_BYTES: usize = 4096;
 
 /// The one of this process, once it has been started.
 static STARTED: OnceLock<LogWriter> = OnceLock::new();
@@ -48,6 +46,8 @@ struct Queue {
     /// Lines dropped since the thread has taken `bytes`. Once it is not 0, all are, so that the count has one place.
     dropped: u64,
     is_writing: bool,
+    /// The thread ends when it has written what there is.
+    is_last: bool,
 }
 
 impl LogWriter {
@@ -61,7 +61,7 @@ impl LogWriter {
         Ok(STARTED.get_or_init(|| writer).clone())
     }
 
-    /// The thread ends with the process alone: it may be in a write that never returns.
+    /// Nobody waits for the thread to end: it may be in a write that never returns.
     fn start(to: impl AsFd + Send + 'static) -> io::Result<Self> {
         let writer = Self(Arc::default());
         let shared = Arc::clone(&writer.0);
@@ -113,8 +113,7 @@ impl Shared {
 
     fn run(&self, to: &impl AsFd) {
         let (mut lost, mut is_torn) = (0_u64, false);
-        loop {
-            let (bytes, dropped) = self.take();
+        while let Some((bytes, dropped)) = self.take() {
             let mut head = Vec::new();
             if is_torn {
                 head.push(b'\n');
@@ -138,16 +137,19 @@ impl Shared {
         }
     }
 
-    /// What waits, as soon as something does.
-    fn take(&self) -> (Vec<u8>, u64) {
+    /// What waits, as soon as something does; `None` if nothing will.
+    fn take(&self) -> Option<(Vec<u8>, u64)> {
         let mut queue = self.queue();
         while queue.bytes.is_empty() && queue.dropped == 0 {
             queue.is_writing = false;
             self.idle.notify_all();
+            if queue.is_last {
+                return None;
+            }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         queue.is_writing = true;
-        (std::mem::take(&mut queue.bytes), std::mem::take(&mut queue.dropped))
+        Some((std::mem::take(&mut queue.bytes), std::mem::take(&mut queue.dropped)))
     }
 }
 
@@ -172,49 +174,45 @@ fn write_whole(to: &impl AsFd, bytes: &[u8]) -> usize {
             Ok(0) => break,
             Ok(written) => at += written,
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if wait_writable(to, None) => {}
+            Err(Errno::AGAIN) if wait_writable(to) => {}
             Err(_) => break,
         }
     }
     at
 }
 
-fn wait_writable(to: &impl AsFd, limit: Option<Duration>) -> bool {
-    let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or_default());
-    let mut polled = [PollFd::new(to, PollFlags::OUT)];
-    match poll(&mut polled, limit.as_ref()) {
+fn wait_writable(to: &impl AsFd) -> bool {
+    match poll(&mut [PollFd::new(to, PollFlags::OUT)], None) {
         Ok(ready) => ready > 0,
         Err(error) => error == Errno::INTR,
     }
 }
 
-/// Writes `text` to standard error as far as that takes it: an error is ignored, and a pipe that nobody reads holds
-/// nobody up for longer than a second.
+/// Writes `text` to standard error, behind what the log holds, as far as that takes it: an error is ignored, and a pipe
+/// that nobody reads holds nobody up for longer than a second.
 pub fn print_to_stderr(text: &str) {
-    print(&io::stderr(), text);
+    print(LogWriter::stderr(), io::stderr(), text);
 }
 
 /// The same for standard output.
 pub fn print_to_stdout(text: &str) {
-    print(&io::stdout(), text);
+    print(LogWriter::start(io::stdout()), io::stdout(), text);
 }
 
-fn print(to: &impl AsFd, text: &str) {
-    for piece in text.as_bytes().chunks(PIECE_BYTES) {
-        if !wait_writable(to, Some(WAIT_MAX)) || rustix::io::write(to, piece).is_err() {
-            return;
-        }
-    }
-}
-
-/// Writes to the log if it runs, and to standard error if not. For what is said when the process is about to end.
-pub(super) fn last_words(text: &str) {
-    match STARTED.get() {
-        Some(writer) => {
+/// Through a thread, since no write is sure to return: a pipe that has room may have none a moment later.
+fn print(writer: io::Result<LogWriter>, to: impl AsFd, text: &str) {
+    match writer {
+        Ok(writer) => {
             writer.push(text.as_bytes());
             writer.flush_all();
+            // Its thread ends, if it is not that of the log, which others write to.
+            if !STARTED.get().is_some_and(|log| Arc::ptr_eq(&log.0, &writer.0)) {
+                writer.0.queue().is_last = true;
+                writer.0.more.notify_one();
+            }
         }
-        None => print_to_stderr(text),
+        // The system has no thread left, and this may be the message that says so.
+        Err(_) => drop(rustix::io::write(to, text.as_bytes())),
     }
 }
 
@@ -302,7 +300,7 @@ mod tests {
             accounted = text.lines().map(|line| line.strip_prefix("kilo: ").map_or(1, count_of)).sum();
         }
         assert_eq!(accounted, 3000, "each line is there or counted");
-        assert!(text.contains("were lost here") && text.len() >= QUEUE_BYTES_MAX, "{}", text.len());
+        assert!(text.contains("were lost here") && text.len() > QUEUE_BYTES_MAX - line.len(), "{}", text.len());
         writer.push(b"and on\n");
         assert!(read_until(&mut reader, "and on\n").ends_with("and on\n"));
     }
@@ -318,14 +316,13 @@ mod tests {
         let writer = LogWriter::start(to).expect("a thread");
         writer.push(b"lost\n");
         writer.flush_all();
-        print(&File::options().write(true).open("/dev/full").expect("every Linux has it"), "lost\n");
     }
 
     #[test]
     fn a_message_to_a_pipe_that_nobody_reads_is_given_up() {
         let (_reader, to) = pipe();
         let began = Instant::now();
-        print(&to, &"x".repeat(100_000));
+        print(LogWriter::start(to), io::stderr(), &"x".repeat(100_000));
         assert!(began.elapsed() >= WAIT_MAX && began.elapsed() < 3 * WAIT_MAX);
     }
 }

@@ -175,7 +175,7 @@ impl Host for RealHost {
             log_writer::flush_started();
         } else {
             // Nobody listens to the log yet, or this is a test: the reason must not be lost.
-            log_writer::last_words(&format!("fail-stop {} ({code:?}): {message}\n", code as i32));
+            print_to_stderr(&format!("fail-stop {} ({code:?}): {message}\n", code as i32));
         }
         std::process::exit(code as i32);
     }
