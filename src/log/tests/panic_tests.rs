@@ -1,7 +1,5 @@
 //! What a panic ends: under a lock of the core the whole process, elsewhere its own task. Each case is a process of its own.
 
-#![expect(clippy::disallowed_types, reason = "the end of a process is seen from another one")]
-
 use std::process::Command;
 
 use super::*;
@@ -12,7 +10,7 @@ const INSIDE: &str = "KILO_TEST_INSIDE";
 fn exit_code(test: &str) -> Option<i32> {
     let binary = std::env::current_exe().expect("a test knows its binary");
     let mut command = Command::new(binary);
-    command.args([&format!("log::tests::panics::{test}"), "--exact"]).env(INSIDE, test);
+    command.args([&format!("log::tests::panic_tests::{test}"), "--exact"]).env(INSIDE, test);
     command.output().expect("a process").status.code()
 }
 
