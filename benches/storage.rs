@@ -4,6 +4,8 @@
 //! batches of 16. Writes the log to the target folder, looks messages up by offset and by time in segments that were just
 //! opened and in hot ones, prints the figures, and removes the log.
 
+#![expect(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
+
 use std::path::Path;
 
 use kilo::io::Env;

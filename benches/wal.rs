@@ -4,6 +4,7 @@
 //! `cargo bench --bench wal [-- DIRECTORY]`; the directory (default: `target`) decides which disk is measured. Rounds of
 //! both sides alternate, so that a disk that others use is shared fairly.
 
+#![expect(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a measurement reads the real clock and disk")]
 #![allow(clippy::unwrap_used, reason = "a measurement that fails may panic")]
 

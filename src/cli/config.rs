@@ -1,6 +1,7 @@
 //! `kilo config`: every key with its value, default and meaning.
 
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use super::config_args::ConfigArgs;
 use super::settings;
@@ -11,8 +12,13 @@ use crate::server::Config;
 const WIDTH: usize = 100;
 
 pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
-    print!("{}", table(&settings::resolve(args)?));
-    Ok(())
+    let text = table(&settings::resolve(args)?);
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Its reader has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| format!("writing to standard output failed: {error}")),
+    }
 }
 
 fn table(config: &Config) -> String {

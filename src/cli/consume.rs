@@ -11,7 +11,7 @@ use clap::Args;
 use super::client_args::{ClientArgs, is_retriable};
 use super::text::RecordFormat;
 use crate::client::{Cluster, ClusterError, Connection, Create};
-use crate::io::real::reader_of_stdout_is_gone;
+use crate::io::real::{print_to_stderr, reader_of_stdout_is_gone};
 use crate::io::{Env, Monotonic};
 use crate::wire::batch::{BatchError, RecordBatch};
 use crate::wire::error_code::ErrorCode;
@@ -134,7 +134,7 @@ pub async fn run(env: Env, args: ConsumeArgs) -> Result<(), ConsumeError> {
     if waits_for_new && io::stderr().is_terminal() {
         let from_end = !args.from_beginning && args.offset.is_none();
         let hint = if from_end { "--from-beginning prints those that are there" } else { "--exit ends without them" };
-        eprintln!("waiting for new records; {hint} (Ctrl-C ends)");
+        print_to_stderr(&format!("waiting for new records; {hint} (Ctrl-C ends)\n"));
     }
     consume(env, args, Arc::new(Mutex::new(io::stdout())), reader_of_stdout_is_gone).await
 }

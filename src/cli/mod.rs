@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::io::Env;
-use crate::io::real::{RealConfig, RealEnv};
+use crate::io::real::{RealConfig, RealEnv, print_to_stderr};
 use config_args::ConfigArgs;
 
 /// What a command that is a client needs: one connection, and threads for the standard streams.
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("kilo: {message}");
+            print_to_stderr(&format!("kilo: {message}\n"));
             ExitCode::FAILURE
         }
     }

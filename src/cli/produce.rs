@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use super::client_args::{ClientArgs, is_retriable};
 use super::text::unescape;
 use crate::client::{CallError, Cluster, ClusterError, Create, partition_for_key};
+use crate::io::real::print_to_stderr;
 use crate::io::{Env, Monotonic};
 use crate::wire::api::ApiKey;
 use crate::wire::batch::{BatchBuilder, RecordBatch};
@@ -154,7 +155,7 @@ pub async fn run(env: Env, args: ProduceArgs) -> Result<(), ProduceError> {
     let records = if sent == 1 { "record" } else { "records" };
     // Nothing comes back with `--acks 0`, not even a refusal.
     let unknown = if args.acks == Acks::Zero { ", without asking whether they are stored (--acks 0)" } else { "" };
-    eprintln!("sent {sent} {records} to {}{unknown}", args.topic);
+    print_to_stderr(&format!("sent {sent} {records} to {}{unknown}\n", args.topic));
     Ok(())
 }
 

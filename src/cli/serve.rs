@@ -1,11 +1,11 @@
 //! `kilo serve`: a broker until a signal ends it.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use super::config_args::ConfigArgs;
 use super::settings;
-use crate::io::real::{RealConfig, RealEnv};
+use crate::io::real::{LogWriter, RealConfig, RealEnv, log_panics, print_to_stdout};
 use crate::server::config::SyncMode;
 use crate::server::{Broker, Config};
 
@@ -13,8 +13,15 @@ use crate::server::{Broker, Config};
 const LOG_DEFAULT: &str = "info";
 
 pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
-    let mut config = settings::resolve(args)?;
-    start_logging()?;
+    let config = settings::resolve(args)?;
+    let log = LogWriter::stderr().map_err(|error| format!("cannot start a thread for the log: {error}"))?;
+    start_logging(log.clone())?;
+    let ended = serve(config);
+    log.flush_all();
+    ended
+}
+
+fn serve(mut config: Config) -> Result<(), String> {
     if let Some(warning) = config.without_effect() {
         tracing::warn!("{warning}");
     }
@@ -44,14 +51,17 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), String> {
     })
 }
 
-fn start_logging() -> Result<(), String> {
+fn start_logging(log: LogWriter) -> Result<(), String> {
     use tracing_subscriber::EnvFilter;
     let wanted = std::env::var("KILO_LOG").unwrap_or_else(|_| LOG_DEFAULT.to_owned());
     check_filter(&wanted)?;
     let filter = EnvFilter::try_new(&wanted).map_err(|error| format!("KILO_LOG={wanted}: {error}"))?;
+    log_panics(log.clone());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(move || log.clone())
+        // It would tell of a line that it cannot make on standard error, by a call that panics where that is gone.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .try_init()
@@ -90,8 +100,7 @@ fn banner(config: &Config, broker: &Broker, folder: &Path) {
         folder.display(),
     );
     // Nobody may be listening on standard output; the broker runs all the same.
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    print_to_stdout(&text);
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::config_args::ConfigArgs;
+use crate::io::real::print_to_stderr;
 use crate::server::config::{Config, Origin, Setting, config_keys, remedy};
 
 /// Variables of that prefix that are no configuration keys.
@@ -25,7 +26,7 @@ pub(super) fn resolve(args: &ConfigArgs) -> Result<Config, String> {
     );
     settings.extend(known);
     if !strangers.is_empty() {
-        eprintln!("kilo: ignoring variables that are like no key: {}", strangers.join(", "));
+        print_to_stderr(&format!("kilo: ignoring variables that are like no key: {}\n", strangers.join(", ")));
     }
     settings.extend(from_flags(&args.set)?);
     Config::resolve(settings).map_err(|error| error.to_string())

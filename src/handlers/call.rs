@@ -43,7 +43,7 @@ pub enum Response {
     Nothing,
 }
 
-/// Why a connection cannot go on. It is closed with one log line.
+/// Why a connection cannot go on. It is closed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The header cannot be read.

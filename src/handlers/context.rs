@@ -1,14 +1,13 @@
 //! What all handlers share.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
 
 use super::peer::Peer;
 use super::producer_ids::ProducerIds;
-use super::rejection_log::RejectionLog;
-use crate::io::Env;
+use crate::io::{CoreMutex, CoreRwLock, Env};
 use crate::log::{LogManager, PartitionLog};
 use crate::metadata::config_def::Kind;
 use crate::metadata::{ClusterImage, MetadataStore, Topic, TopicConfig, TopicDefaults};
@@ -92,10 +91,9 @@ pub struct Context {
     /// Bytes for records in answers that have not been sent.
     pub(super) fetch_memory: Arc<Semaphore>,
     pub(super) producer_ids: ProducerIds,
-    pub(super) rejections: RejectionLog,
-    topic_ids: Mutex<fastrand::Rng>,
+    topic_ids: CoreMutex<fastrand::Rng>,
     /// Resolved settings, with the topic record that they were resolved from.
-    topic_configs: RwLock<BTreeMap<TopicId, ResolvedTopic>>,
+    topic_configs: CoreRwLock<BTreeMap<TopicId, ResolvedTopic>>,
 }
 
 impl Context {
@@ -108,25 +106,15 @@ impl Context {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let producer_ids = ProducerIds::new(metadata.clone(), settings.node_id);
-        let topic_ids = Mutex::new(env.rng("topic-id"));
+        let topic_ids = CoreMutex::new(&env, "the topic ids", env.rng("topic-id"));
+        let topic_configs = CoreRwLock::new(&env, "the topics' settings", BTreeMap::new());
         let fetch_memory = Arc::new(Semaphore::new(settings.fetch_memory_bytes.min(Semaphore::MAX_PERMITS)));
-        Self {
-            env,
-            settings,
-            metadata,
-            logs,
-            stopping,
-            fetch_memory,
-            producer_ids,
-            rejections: RejectionLog::default(),
-            topic_ids,
-            topic_configs: RwLock::default(),
-        }
+        Self { env, settings, metadata, logs, stopping, fetch_memory, producer_ids, topic_ids, topic_configs }
     }
 
     /// A new topic id: a random UUID that no client mistakes for a reserved one or, in its base 64 form, for an option.
     pub(super) fn new_topic_id(&self) -> TopicId {
-        let mut rng = self.topic_ids.lock().expect("drawing random bytes does not panic");
+        let mut rng = self.topic_ids.lock();
         loop {
             let mut id = rng.u128(..).to_be_bytes();
             id[6] = id[6] & 0x0f | 0x40;
@@ -140,13 +128,13 @@ impl Context {
 
     /// A topic's settings, resolved once for each version of its record.
     pub(super) fn topic_config(&self, topic: &Arc<Topic>) -> Arc<TopicConfig> {
-        let known = self.topic_configs.read().expect("no holder of the lock panics").get(&topic.id).cloned();
+        let known = self.topic_configs.read().get(&topic.id).cloned();
         if let Some((_, config)) = known.filter(|(of, _)| Arc::ptr_eq(of, topic)) {
             return config;
         }
         let config = Arc::new(TopicConfig::resolve(&self.settings.topic_defaults, &topic.configs));
         let entry = (Arc::clone(topic), Arc::clone(&config));
-        self.topic_configs.write().expect("no holder of the lock panics").insert(topic.id, entry);
+        self.topic_configs.write().insert(topic.id, entry);
         config
     }
 

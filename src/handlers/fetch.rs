@@ -304,7 +304,9 @@ impl Fetch {
             },
             Err(ReadError::OutOfRange { .. }) => FetchPartitionResponse::failed(index, ErrorCode::OffsetOutOfRange),
             Err(error) => {
-                tracing::error!("reading {} partition {index} failed: {error}", topic.as_str());
+                if self.ctx.env.may_log("failed reads", None) {
+                    tracing::error!("reading {} partition {index} failed: {error}", topic.as_str());
+                }
                 FetchPartitionResponse::failed(index, ErrorCode::KafkaStorageError)
             }
         }

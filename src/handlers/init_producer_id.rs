@@ -26,7 +26,9 @@ pub(super) async fn handle(ctx: &Context, request: &InitProducerIdRequestData) -
             InitProducerIdResponseData { producer_id, producer_epoch: 0, ..InitProducerIdResponseData::default() }
         }
         Err(error) => {
-            tracing::warn!("no producer id could be given out: {error}");
+            if ctx.env.may_log("producer ids that could not be given out", None) {
+                tracing::warn!("no producer id could be given out: {error}");
+            }
             failed(ErrorCode::CoordinatorLoadInProgress)
         }
     }

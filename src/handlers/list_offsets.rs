@@ -124,13 +124,14 @@ async fn look_up(
             let offset = log.offsets().log_start;
             Ok(Found { offset, timestamp: NONE, leader_epoch: epoch_at(&log, offset) })
         }
-        MAX_TIMESTAMP if version >= MAX_TIMESTAMP_FROM => Ok(timed(&log, log.max_timestamp().await, topic)?),
-        timestamp if timestamp >= 0 => Ok(timed(&log, log.offset_for_time(timestamp).await, topic)?),
+        MAX_TIMESTAMP if version >= MAX_TIMESTAMP_FROM => Ok(timed(ctx, &log, log.max_timestamp().await, topic)?),
+        timestamp if timestamp >= 0 => Ok(timed(ctx, &log, log.offset_for_time(timestamp).await, topic)?),
         _ => Err(ErrorCode::UnsupportedVersion),
     }
 }
 
 fn timed(
+    ctx: &Context,
     log: &PartitionLog,
     found: Result<Option<TimestampedOffset>, ReadError>,
     topic: &str,
@@ -142,7 +143,9 @@ fn timed(
         }
         Ok(_) => Ok(Found { offset: NONE, timestamp: NONE, leader_epoch: -1 }),
         Err(error) => {
-            tracing::error!("looking up an offset by time in {topic} failed: {error}");
+            if ctx.env.may_log("failed reads", None) {
+                tracing::error!("looking up an offset by time in {topic} failed: {error}");
+            }
             Err(ErrorCode::KafkaStorageError)
         }
     }

@@ -19,7 +19,6 @@ mod metadata;
 mod peer;
 mod produce;
 mod producer_ids;
-mod rejection_log;
 mod topics;
 
 use std::sync::Arc;

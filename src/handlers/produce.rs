@@ -41,6 +41,13 @@ const INFLATE_REQUEST_BYTES_MAX: usize = 512 * 1024 * 1024;
 const YIELD_AFTER_BYTES: usize = 256 * 1024;
 /// What a partition costs at the least, counted in bytes checked.
 const PARTITION_COST_BYTES: usize = 1024;
+/// How long a batch waits for room in its partition's queue, if its client does not say less (`timeout_ms`). That is how
+/// long clients wait for an answer unless told otherwise (`request.timeout.ms`): nobody would read a later one.
+const QUEUE_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Characters of a topic's name in a log line: the longest valid name.
+const TOPIC_CHARS_MAX: usize = 249;
+/// Characters of a reason in a log line.
+const WHY_CHARS_MAX: usize = 300;
 const NO_ACKS: i16 = 0;
 const ALL_ACKS: i16 = -1;
 
@@ -56,14 +63,13 @@ pub(super) async fn handle(
         return refuse_old(call, &request);
     }
     let image = ctx.metadata.image();
-    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or_default());
     let mut produce = Produce {
         ctx,
         image: &image,
         version: call.version,
         acks: request.acks,
         transactional: request.transactional_id.is_some(),
-        deadline: ctx.env.now() + timeout,
+        deadline: ctx.env.now() + queue_wait(request.timeout_ms),
         frame_len,
         inflated: 0,
         since_yield: 0,
@@ -76,14 +82,7 @@ pub(super) async fn handle(
             produce.yield_now_and_then().await;
             let result = produce.append(topic.name.as_str(), partition).await;
             if let Err(failed) = &result {
-                ctx.rejections.note(
-                    ctx.env.now(),
-                    peer,
-                    topic.name.as_str(),
-                    index,
-                    failed.error,
-                    failed.message.as_deref().or(failed.detail.as_deref()),
-                );
+                log_refusal(ctx, peer, topic.name.as_str(), index, failed);
             }
             partitions.push((index, result));
         }
@@ -98,6 +97,25 @@ pub(super) async fn handle(
         };
     }
     Ok(Response::Deferred(Box::pin(async move { call.encode(&response(topics).await) })))
+}
+
+/// How long a request waits for room in the queues of its partitions.
+fn queue_wait(timeout_ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(timeout_ms).unwrap_or_default()).min(QUEUE_WAIT_MAX)
+}
+
+/// Enough to find out whose records they are.
+fn log_refusal(ctx: &Context, peer: &Peer, topic: &str, partition: i32, failed: &Failed) {
+    let remote = peer.remote;
+    if !ctx.env.may_log("refused records", Some(remote.ip())) {
+        return;
+    }
+    // The name is the client's: it may be long, and hold anything.
+    let topic: String = topic.chars().take(TOPIC_CHARS_MAX).collect();
+    let why = failed.message.as_deref().or(failed.detail.as_deref()).unwrap_or("no more is known");
+    let why: String = why.chars().take(WHY_CHARS_MAX).collect();
+    let error = failed.error.name();
+    tracing::warn!("records for {topic:?} partition {partition} from {remote} refused with {error}: {why:?}");
 }
 
 /// Versions whose record formats are not supported are offered all the same: see the table of APIs.
@@ -203,10 +221,18 @@ impl Produce<'_> {
             );
             return Err(Failed::record(ErrorCode::InvalidRecord, &log, record, why));
         }
-        let permit = log
-            .reserve(&batch, self.deadline)
-            .await
-            .map_err(|error| Failed::with(ErrorCode::RequestTimedOut, error.to_string()))?;
+        let mut stopping = self.ctx.stopping.clone();
+        let gives_up = async {
+            tokio::select! { biased;
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+                () = self.ctx.env.sleep_until(self.deadline) => {}
+            }
+        };
+        let permit = log.reserve(&batch, gives_up).await.map_err(|full| match *self.ctx.stopping.borrow() {
+            // What an append to a log that has been closed gets: the client looks for another leader and sends it again.
+            true => Failed::new(ErrorCode::NotLeaderOrFollower),
+            false => Failed::with(ErrorCode::RequestTimedOut, full.to_string()),
+        })?;
         match log.append(batch, &facts, self.frame_len, permit) {
             Ok(pending) => Ok(Appended { pending, log }),
             Err(error) => Err(append_failed(&log, error)),
@@ -411,4 +437,15 @@ fn failed_answer_of(failed: Failed) -> PartitionResponse {
         error_message: failed.message.as_deref().map(text),
         ..PartitionProduceResponse::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_room_for_longer_than_a_client_waits() {
+        let waits = [-1, 0, 1500, 30_000, i32::MAX].map(queue_wait);
+        assert_eq!(waits, [0, 0, 1500, 30_000, 30_000].map(Duration::from_millis));
+    }
 }

@@ -117,7 +117,9 @@ pub(super) async fn create(ctx: &Arc<Context>, new: NewTopic) -> Result<Arc<Topi
     ctx.metadata.propose(command).await?;
     let image = ctx.metadata.image();
     let topic = image.topic_by_id(id).expect("the image shows what was proposed").clone();
-    tracing::info!("created topic {} with {} partitions", topic.name, topic.partitions.len());
+    if ctx.env.may_log("created topics", None) {
+        tracing::info!("created topic {} with {} partitions", topic.name, topic.partitions.len());
+    }
     open_logs(ctx, &topic);
     Ok(topic)
 }
@@ -127,7 +129,9 @@ pub(super) fn open_logs(ctx: &Context, topic: &Topic) {
     for spec in partition_specs(&ctx.settings.topic_defaults, topic, ctx.settings.node_id) {
         let key = spec.key;
         // The topic exists all the same: its partitions answer "not the leader" until a restart opens them.
-        if let Err(error) = ctx.logs.create(spec) {
+        if let Err(error) = ctx.logs.create(spec)
+            && ctx.env.may_log("logs that cannot be opened", None)
+        {
             tracing::error!("the log of {} partition {} cannot be opened: {error}", topic.name, key.index);
         }
     }

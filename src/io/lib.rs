@@ -9,6 +9,8 @@
 pub mod conformance;
 mod disk;
 mod future;
+mod lock;
+mod log_limit;
 mod net;
 mod panic;
 pub mod probe;
@@ -20,6 +22,8 @@ use std::sync::Arc;
 
 pub use disk::{DirLock, Disk, DiskFile, File, OpenMode, Space, is_no_space, is_too_many_open_files};
 pub use future::BoxFuture;
+pub use lock::{CoreMutex, CoreRwLock, Held};
+pub use log_limit::{INTERVAL as LOG_INTERVAL, LINES_MAX as LOG_LINES_MAX, LogLimit, Summary, Verdict};
 pub use net::{Abort, AbortHandle, Listener, Net, ReadHalf, Stream, WriteHalf};
 pub use panic::{catch_panic, panic_message};
 pub use task::{Task, TaskControl, Tasks, yield_now};
@@ -55,47 +59,50 @@ pub trait Host: Clock + Net + Disk + Tasks {
 
 /// The outside world as one incarnation of a node sees it. Cheap to clone.
 #[derive(Clone)]
-pub struct Env(Arc<dyn Host>);
+pub struct Env {
+    host: Arc<dyn Host>,
+    limiter: Arc<log_limit::Limiter>,
+}
 
 impl Env {
     /// Wraps an implementation of the seam.
     pub fn new(host: Arc<dyn Host>) -> Self {
-        Self(host)
+        Self { host, limiter: Arc::default() }
     }
 
     /// Monotonic time.
     pub fn now(&self) -> Monotonic {
-        self.0.now()
+        self.host.now()
     }
 
     /// Wall-clock time in milliseconds since the Unix epoch. May jump both ways.
     pub fn wall(&self) -> WallMs {
-        self.0.wall()
+        self.host.wall()
     }
 
     /// Waits until `deadline` on the monotonic clock. Keep one sleep per deadline rather than re-creating it.
     pub fn sleep_until(&self, deadline: Monotonic) -> BoxFuture<'static, ()> {
-        self.0.sleep_until(deadline)
+        self.host.sleep_until(deadline)
     }
 
     /// Waits for `duration`.
     pub fn sleep(&self, duration: std::time::Duration) -> BoxFuture<'static, ()> {
-        self.0.sleep_until(self.0.now() + duration)
+        self.host.sleep_until(self.host.now() + duration)
     }
 
     /// The disk.
     pub fn disk(&self) -> &dyn Disk {
-        &*self.0
+        &*self.host
     }
 
     /// The network.
     pub fn net(&self) -> &dyn Net {
-        &*self.0
+        &*self.host
     }
 
     /// Starts a task. `kind` names it in traces and thread dumps. Dropping the [`Task`] lets it run on.
     pub fn spawn(&self, kind: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Task {
-        self.0.spawn_boxed(kind, Box::pin(future))
+        self.host.spawn_boxed(kind, Box::pin(future))
     }
 
     /// Starts a task of the core: a panic in it is a broken invariant, and therefore a fail-stop. Elsewhere a panic ends
@@ -119,7 +126,7 @@ impl Env {
         W: FnOnce() -> T + Send + 'static,
     {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        self.0.compute_boxed(Box::new(move || {
+        self.host.compute_boxed(Box::new(move || {
             let _ = sender.send(work());
         }));
         async move { receiver.await.ok() }
@@ -127,17 +134,23 @@ impl Env {
 
     /// A random generator for `purpose` (one stream per purpose and entity).
     pub fn rng(&self, purpose: &str) -> fastrand::Rng {
-        fastrand::Rng::with_seed(self.0.seed(purpose))
+        fastrand::Rng::with_seed(self.host.seed(purpose))
     }
 
     /// How many descriptors this incarnation may have open at the same time: files, connections and what the system needs.
     pub fn descriptors_max(&self) -> u64 {
-        self.0.descriptors_max()
+        self.host.descriptors_max()
+    }
+
+    /// Ends this incarnation with a named code. In the server it does not return; in simulation it does, and nothing
+    /// that the caller does from then on gets out.
+    pub fn fail_stop_now(&self, code: FailStop, message: &str) {
+        self.host.fail_stop(code, message);
     }
 
     /// Ends this incarnation with a named code. The calling task goes no further.
     pub async fn fail_stop(&self, code: FailStop, message: &str) -> ! {
-        self.0.fail_stop(code, message);
+        self.fail_stop_now(code, message);
         std::future::pending::<()>().await;
         unreachable!("a pending future does not resolve")
     }

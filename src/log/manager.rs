@@ -2,7 +2,7 @@
 //! checkpoint and watch the free space.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -16,7 +16,7 @@ use super::segments::Segments;
 use super::space::SpaceGuard;
 use super::spec::PartitionSpec;
 use super::wal_floor::WalFloor;
-use crate::io::{Env, Task};
+use crate::io::{CoreRwLock, Env, Task};
 use crate::storage::{Lsn, PartitionKey, SegmentContext};
 
 /// How often the free space is measured when nothing asks for it.
@@ -28,7 +28,7 @@ const PRESSURE_PAUSE: Duration = Duration::from_millis(10);
 /// All partition logs of a broker.
 pub struct LogManager {
     shared: Arc<LogContext>,
-    partitions: Arc<RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>>,
+    partitions: Arc<CoreRwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>>,
     background: Vec<Task>,
 }
 
@@ -58,7 +58,7 @@ impl LogManager {
         // Nothing that was replayed is needed but what the partitions still need.
         shared.wal_floor.seen(shared.wal.next_lsn());
         shared.wal.release(shared.wal_floor.floor());
-        let partitions = Arc::new(RwLock::new(logs));
+        let partitions = Arc::new(CoreRwLock::new(env, "the list of partitions", logs));
         let mut manager = Self { shared, partitions, background: Vec::new() };
         manager.start_background();
         Ok(manager)
@@ -66,7 +66,7 @@ impl LogManager {
 
     /// A partition's log.
     pub fn partition(&self, key: &PartitionKey) -> Option<Arc<PartitionLog>> {
-        self.partitions.read().expect("no holder of the lock panics").get(key).cloned()
+        self.partitions.read().get(key).cloned()
     }
 
     /// All partition logs, in the order of their keys.
@@ -78,7 +78,7 @@ impl LogManager {
     /// records are written behind; until then the write-ahead log alone holds them. Existing is fine.
     pub fn create(&self, spec: PartitionSpec) -> Result<Arc<PartitionLog>, OpenError> {
         let segments = Segments::empty(&self.shared.env, &self.shared.segments, &self.shared.config.data_dir, &spec)?;
-        let mut partitions = self.partitions.write().expect("no holder of the lock panics");
+        let mut partitions = self.partitions.write();
         let log = partitions.entry(spec.key).or_insert_with(|| {
             let nothing = Recovered::nothing(segments);
             PartitionLog::new(spec.key, Arc::clone(&self.shared), spec.config, spec.leader_epoch, nothing)
@@ -150,21 +150,21 @@ async fn wanting(pressure: &mut tokio::sync::watch::Receiver<Lsn>) {
     let _ = pressure.wait_for(|&below| below > Lsn::default()).await;
 }
 
-fn snapshot(partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> Vec<Arc<PartitionLog>> {
-    partitions.read().expect("no holder of the lock panics").values().cloned().collect()
+fn snapshot(partitions: &CoreRwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> Vec<Arc<PartitionLog>> {
+    partitions.read().values().cloned().collect()
 }
 
 /// Partitions with data that only the write-ahead log holds for sure, oldest first.
 fn holding_the_floor(
     shared: &LogContext,
-    partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>,
+    partitions: &CoreRwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>,
 ) -> Vec<Arc<PartitionLog>> {
-    let partitions = partitions.read().expect("no holder of the lock panics");
+    let partitions = partitions.read();
     shared.wal_floor.oldest().iter().filter_map(|(key, _)| partitions.get(key).cloned()).collect()
 }
 
 /// Starts writing what has waited long enough.
-fn sweep(shared: &LogContext, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
+fn sweep(shared: &LogContext, partitions: &CoreRwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) {
     for log in holding_the_floor(shared, partitions) {
         log.start_writing_if_due();
     }
@@ -172,7 +172,7 @@ fn sweep(shared: &LogContext, partitions: &RwLock<BTreeMap<PartitionKey, Arc<Par
 
 /// The write-ahead log is near its limit: checkpoint the partitions that keep most of it until it has what it asks for.
 /// Says whether to go on: not if the background tasks are to end.
-async fn relieve(shared: &LogContext, partitions: &RwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> bool {
+async fn relieve(shared: &LogContext, partitions: &CoreRwLock<BTreeMap<PartitionKey, Arc<PartitionLog>>>) -> bool {
     crate::sometimes!("log.wal_pressure");
     for log in holding_the_floor(shared, partitions) {
         let wanted = *shared.wal.pressure().borrow();

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -16,7 +16,7 @@ use super::epochs::EpochCache;
 use super::producer::{ProducerBatch, Producers};
 use super::segments::Segments;
 use super::state::{Admission, AppendState, SequenceError, Ticket};
-use crate::io::Monotonic;
+use crate::io::{CoreMutex, CoreRwLock, Held, Monotonic};
 use crate::storage::wal::{Entry, WalFailed};
 use crate::storage::{Lsn, PartitionKey, Ring};
 use crate::wire::batch::{BatchFacts, NO_TIMESTAMP, RecordBatch, Stamp};
@@ -76,7 +76,7 @@ pub enum AppendError {
     Closed,
 }
 
-/// `ERR_QUEUE_FULL`: the partition's queue had no room until the deadline.
+/// `ERR_QUEUE_FULL`: the partition's queue had no room for as long as its producer may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ERR_QUEUE_FULL: the partition's queue (queue.size) had no room in time; slow down or add partitions")]
 pub struct QueueFull;
@@ -145,11 +145,11 @@ pub(super) struct Inner {
 pub struct PartitionLog {
     key: PartitionKey,
     pub(super) shared: Arc<LogContext>,
-    pub(super) config: RwLock<Arc<LogConfig>>,
+    pub(super) config: CoreRwLock<Arc<LogConfig>>,
     leader_epoch: AtomicI32,
     queue: Arc<Semaphore>,
     tail: Arc<Semaphore>,
-    inner: Mutex<Inner>,
+    inner: CoreMutex<Inner>,
     high_watermark: watch::Sender<i64>,
     /// The segment files. Its async mutex makes the one writer.
     pub(super) segments: Segments,
@@ -209,27 +209,28 @@ impl PartitionLog {
         if let Some(&(lsn, _)) = recovered.uncovered.front() {
             shared.wal_floor.first(key, lsn);
         }
+        let inner = Inner {
+            append: AppendState::new(recovered.log_start, recovered.log_end, recovered.producers),
+            epochs,
+            ring,
+            unwritten: VecDeque::new(),
+            uncovered_since: (!recovered.uncovered.is_empty()).then_some(now),
+            unflushed: recovered.uncovered,
+            flushed_lsn: recovered.flushed_lsn,
+            unwritten_bytes,
+            unwritten_since: (unwritten_bytes > 0).then_some(now),
+            writing: false,
+            stalled: false,
+            closed: false,
+            taken_back: false,
+        };
         Arc::new(Self {
             key,
             queue: Arc::new(Semaphore::new(limits.queue_bytes.max(1))),
             tail: Arc::new(Semaphore::new(limits.tail.unwritten_bytes.max(1))),
-            config: RwLock::new(Arc::new(config)),
+            config: CoreRwLock::new(&shared.env, "a partition's settings", Arc::new(config)),
             leader_epoch: AtomicI32::new(leader_epoch),
-            inner: Mutex::new(Inner {
-                append: AppendState::new(recovered.log_start, recovered.log_end, recovered.producers),
-                epochs,
-                ring,
-                unwritten: VecDeque::new(),
-                uncovered_since: (!recovered.uncovered.is_empty()).then_some(now),
-                unflushed: recovered.uncovered,
-                flushed_lsn: recovered.flushed_lsn,
-                unwritten_bytes,
-                unwritten_since: (unwritten_bytes > 0).then_some(now),
-                writing: false,
-                stalled: false,
-                closed: false,
-                taken_back: false,
-            }),
+            inner: CoreMutex::new(&shared.env, "a partition's log", inner),
             high_watermark: watch::Sender::new(recovered.log_end),
             segments: recovered.segments,
             shared,
@@ -248,12 +249,12 @@ impl PartitionLog {
 
     /// The settings in force.
     pub fn config(&self) -> Arc<LogConfig> {
-        Arc::clone(&self.config.read().expect("no holder of the lock panics"))
+        Arc::clone(&self.config.read())
     }
 
     /// Replaces the settings.
     pub fn set_config(&self, config: LogConfig) {
-        *self.config.write().expect("no holder of the lock panics") = Arc::new(config);
+        *self.config.write() = Arc::new(config);
     }
 
     /// Where the log stands.
@@ -282,10 +283,14 @@ impl PartitionLog {
         self.high_watermark.subscribe()
     }
 
-    /// Waits for room for a batch in the partition's queue, until `deadline`.
+    /// Waits for room for a batch in the partition's queue, until `gives_up` resolves.
     ///
     /// A batch larger than the whole queue takes all of it.
-    pub async fn reserve(&self, batch: &RecordBatch, deadline: Monotonic) -> Result<QueuePermit, QueueFull> {
+    pub async fn reserve(
+        &self,
+        batch: &RecordBatch,
+        gives_up: impl Future<Output = ()>,
+    ) -> Result<QueuePermit, QueueFull> {
         let (limits, bytes) = (&self.shared.config, batch.size());
         let queue_share = share(bytes, limits.queue_bytes);
         let tail_share = share(bytes, limits.tail.unwritten_bytes);
@@ -296,7 +301,7 @@ impl PartitionLog {
         };
         tokio::select! { biased;
             permit = take => permit,
-            () = self.shared.env.sleep_until(deadline) => {
+            () = gives_up => {
                 if let Some(producer) = ProducerBatch::of(batch) {
                     self.lock().append.refused(&producer, self.shared.env.wall().0);
                 }
@@ -329,54 +334,64 @@ impl PartitionLog {
         if inner.closed {
             return Err(AppendError::Closed);
         }
-        match inner.append.admit(producer.as_ref(), waiter) {
-            Err(error) => Err(sequence_error(error, &batch)),
-            Ok(Admission::Joined(first)) => {
-                crate::sometimes!("log.retry_joined_in_flight");
-                tracing::debug!(partition = %self.key, base_offset = first.base_offset, "a retry waits for its batch to be durable");
-                Ok(Pending {
-                    base_offset: first.base_offset,
-                    last_offset: first.last_offset,
-                    append_time: append_time.map(|_| first.timestamp),
-                    done: receiver,
-                })
-            }
-            Ok(Admission::Known(first, waiter)) => {
-                crate::sometimes!("log.retry_known");
-                tracing::debug!(partition = %self.key, base_offset = first.base_offset, "a retry is answered: its batch is durable");
-                let _ = waiter.done.send(Ok(()));
-                Ok(Pending {
-                    base_offset: first.base_offset,
-                    last_offset: first.last_offset,
-                    append_time: append_time.map(|_| first.timestamp),
-                    done: receiver,
-                })
-            }
+        let (first, what) = match inner.append.admit(producer.as_ref(), waiter) {
+            Err(error) => return Err(sequence_error(error, &batch)),
             Ok(Admission::New { base_offset, waiter }) => {
                 if self.shared.space.admit(batch.size() as u64).is_err() {
                     if let Some(producer) = &producer {
                         inner.append.refused(producer, now);
                     }
+                    drop(inner);
+                    self.shared.space.refused();
                     return Err(AppendError::StorageFull);
                 }
                 let stamp = append_time.map_or_else(|| facts.create_stamp(&batch), Stamp::Append);
                 let batch = batch.assign(base_offset, self.leader_epoch(), stamp);
                 let last_offset = batch.last_offset();
-                crate::position!("log.end", self.key, last_offset + 1);
-                if std::mem::take(&mut inner.taken_back) {
-                    let cut = Entry::Truncate { partition: self.key, end_offset: base_offset };
-                    let log = Arc::clone(self);
-                    self.shared.wal.submit(cut, Box::new(move |outcome| log.lock().taken_back |= outcome.is_err()));
-                }
-                let ticket = inner.append.append(batch.clone(), producer.as_ref(), now, waiter);
-                let log = Arc::clone(self);
-                self.shared.wal.submit(
-                    Entry::Append { partition: self.key, batches: vec![batch] },
-                    Box::new(move |outcome| log.settle(ticket, outcome)),
-                );
-                Ok(Pending { base_offset, last_offset, append_time, done: receiver })
+                self.submit(&mut inner, batch, producer.as_ref(), now, waiter);
+                return Ok(Pending { base_offset, last_offset, append_time, done: receiver });
             }
+            Ok(Admission::Joined(first)) => {
+                crate::sometimes!("log.retry_joined_in_flight");
+                (first, "a retry waits for its batch to be durable")
+            }
+            Ok(Admission::Known(first, waiter)) => {
+                crate::sometimes!("log.retry_known");
+                let _ = waiter.done.send(Ok(()));
+                (first, "a retry is answered: its batch is durable")
+            }
+        };
+        drop(inner);
+        tracing::debug!(partition = %self.key, base_offset = first.base_offset, "{what}");
+        Ok(Pending {
+            base_offset: first.base_offset,
+            last_offset: first.last_offset,
+            append_time: append_time.map(|_| first.timestamp),
+            done: receiver,
+        })
+    }
+
+    /// Hands a batch that has its offsets to the write-ahead log.
+    fn submit(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        batch: RecordBatch,
+        producer: Option<&ProducerBatch>,
+        now: i64,
+        waiter: Waiter,
+    ) {
+        crate::position!("log.end", self.key, batch.last_offset() + 1);
+        if std::mem::take(&mut inner.taken_back) {
+            let cut = Entry::Truncate { partition: self.key, end_offset: batch.base_offset() };
+            let log = Arc::clone(self);
+            self.shared.wal.submit(cut, Box::new(move |outcome| log.lock().taken_back |= outcome.is_err()));
         }
+        let ticket = inner.append.append(batch.clone(), producer, now, waiter);
+        let log = Arc::clone(self);
+        self.shared.wal.submit(
+            Entry::Append { partition: self.key, batches: vec![batch] },
+            Box::new(move |outcome| log.settle(ticket, outcome)),
+        );
     }
 
     /// The write-ahead log's word on an append.
@@ -455,8 +470,8 @@ impl PartitionLog {
         self.lock().closed = true;
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no holder of the lock panics")
+    pub(super) fn lock(&self) -> Held<'_, MutexGuard<'_, Inner>> {
+        self.inner.lock()
     }
 }
 

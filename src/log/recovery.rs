@@ -496,7 +496,7 @@ mod tests {
             (0..3).for_each(|_| builder.push(env.wall().0, None, Some(b"value")));
             let batch = builder.build().expect("no codec can fail");
             let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
-            let permit = log.reserve(&batch, env.now() + std::time::Duration::from_secs(5)).await.expect("room");
+            let permit = log.reserve(&batch, env.sleep(std::time::Duration::from_secs(5))).await.expect("room");
             let pending = log.append(batch.clone(), &facts, batch.size(), permit).expect("appended");
             pending.durable().await.expect("durable");
             manager.close().await;

@@ -5,12 +5,12 @@
 //! to put right.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::io::{Env, Monotonic, Space};
+use crate::io::{CoreMutex, Env, Held, Monotonic, Space};
 
 /// Appends are refused: the disk is full, or would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct SpaceGuard {
     env: Env,
     data_dir: PathBuf,
     reserve_max: u64,
-    budget: Mutex<Budget>,
+    budget: CoreMutex<Budget>,
     look: Notify,
 }
 
@@ -57,11 +57,12 @@ impl SpaceGuard {
     pub fn new(env: Env, data_dir: PathBuf, reserve_max: u64) -> Self {
         let budget =
             Budget { left: None, free: 0, reserve: reserve_max, refused: None, announced: false, quiet_until: None };
-        let budget = Mutex::new(budget);
+        let budget = CoreMutex::new(&env, "the free space", budget);
         Self { env, data_dir, reserve_max, budget, look: Notify::new() }
     }
 
-    /// Counts `bytes` against the space that was free at the last look.
+    /// Counts `bytes` against the space that was free at the last look. Writes no log line: the caller holds a lock, and
+    /// calls [`Self::refused`] when it does not any more.
     pub fn admit(&self, bytes: u64) -> Result<(), StorageFull> {
         let needed = bytes * COPIES;
         let mut budget = self.lock();
@@ -74,20 +75,31 @@ impl SpaceGuard {
             Some(_) => {
                 crate::sometimes!("log.storage_full_refused");
                 budget.refused = Some(needed);
-                let now = self.env.now();
-                if !budget.announced && budget.quiet_until.is_none_or(|until| now >= until) {
-                    budget.announced = true;
-                    budget.quiet_until = Some(now + ANNOUNCE_EVERY);
-                    let Budget { free, reserve, .. } = *budget;
-                    let folder = self.data_dir.display();
-                    tracing::warn!(
-                        free, reserve, needed, %folder,
-                        "the disk is full: produce is refused until there is space beyond the reserve"
-                    );
-                }
                 self.look.notify_one();
                 Err(StorageFull)
             }
+        }
+    }
+
+    /// Says, now and then, that appends are refused.
+    pub fn refused(&self) {
+        let now = self.env.now();
+        let told = {
+            let mut budget = self.lock();
+            let is_due = !budget.announced && budget.quiet_until.is_none_or(|until| now >= until);
+            // While it was not held, a look may have found space.
+            budget.refused.filter(|_| is_due).map(|needed| {
+                budget.announced = true;
+                budget.quiet_until = Some(now + ANNOUNCE_EVERY);
+                (budget.free, budget.reserve, needed)
+            })
+        };
+        if let Some((free, reserve, needed)) = told {
+            let folder = self.data_dir.display();
+            tracing::warn!(
+                free, reserve, needed, %folder,
+                "the disk is full: produce is refused until there is space beyond the reserve"
+            );
         }
     }
 
@@ -119,25 +131,31 @@ impl SpaceGuard {
         let Space { free, total } = match self.env.disk().space(&self.data_dir).await {
             Ok(space) => space,
             Err(error) => {
-                tracing::warn!(%error, folder = %self.data_dir.display(), "cannot tell the free space");
+                if self.env.may_log("free space that cannot be told", None) {
+                    tracing::warn!(%error, folder = %self.data_dir.display(), "cannot tell the free space");
+                }
                 return;
             }
         };
         let reserve = reserve(self.reserve_max, total);
         let left = free.saturating_sub(reserve).saturating_sub(unwritten);
-        let mut budget = self.lock();
-        (budget.left, budget.free, budget.reserve) = (Some(left), free, reserve);
-        if budget.refused.is_some_and(|needed| left >= needed) {
-            crate::sometimes!("log.storage_full_recovered");
-            if std::mem::take(&mut budget.announced) {
-                tracing::info!(free, reserve, "there is space again: produce is accepted");
+        let is_announced = {
+            let mut budget = self.lock();
+            (budget.left, budget.free, budget.reserve) = (Some(left), free, reserve);
+            let has_recovered = budget.refused.is_some_and(|needed| left >= needed);
+            if has_recovered {
+                crate::sometimes!("log.storage_full_recovered");
+                budget.refused = None;
             }
-            budget.refused = None;
+            has_recovered && std::mem::take(&mut budget.announced)
+        };
+        if is_announced {
+            tracing::info!(free, reserve, "there is space again: produce is accepted");
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Budget> {
-        self.budget.lock().expect("no holder of the lock panics")
+    fn lock(&self) -> Held<'_, MutexGuard<'_, Budget>> {
+        self.budget.lock()
     }
 }
 

@@ -1,6 +1,8 @@
 //! The partition log on the real file system: appending, reading back, and coming back after a stop and after a crash.
 
 mod damage;
+#[expect(clippy::disallowed_types, reason = "the end of a process is seen from another one")]
+mod panic_tests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +58,7 @@ fn batch(from: i64, records: i64, producer: Option<i32>) -> RecordBatch {
 async fn append(env: &Env, log: &Arc<PartitionLog>, batch: RecordBatch) -> Result<i64, AppendError> {
     let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
     let size = batch.size();
-    let permit = log.reserve(&batch, env.now() + Duration::from_secs(10)).await.expect("room");
+    let permit = log.reserve(&batch, env.sleep(Duration::from_secs(10))).await.expect("room");
     let pending = log.append(batch, &facts, size, permit)?;
     let base_offset = pending.base_offset;
     pending.durable().await.map(|()| base_offset)

@@ -87,7 +87,8 @@ impl PartitionLog {
         let outcome = self.write_rounds(&mut writer, goal).await;
         drop(writer);
         let Err(error) = outcome else {
-            if std::mem::take(&mut self.lock().stalled) {
+            let was_stalled = std::mem::take(&mut self.lock().stalled);
+            if was_stalled && self.shared.env.may_log("partitions whose segment files are written again", None) {
                 tracing::info!(partition = %self.key(), "the segment files are written again");
             }
             return Ok(());
@@ -98,7 +99,8 @@ impl PartitionLog {
             self.shared.env.fail_stop(FailStop::WriteFailed, &message).await
         }
         crate::sometimes!("log.segment_disk_full");
-        if !std::mem::replace(&mut self.lock().stalled, true) {
+        let was_stalled = std::mem::replace(&mut self.lock().stalled, true);
+        if !was_stalled && self.shared.env.may_log("partitions whose segment files wait", None) {
             let partition = self.key();
             tracing::warn!(%partition, %error, "the segment files wait; the write-ahead log has what is not in them");
         }

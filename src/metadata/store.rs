@@ -176,7 +176,9 @@ impl Owner {
         let end = match self.log.write(entries).await {
             Ok(end) => end,
             Err(AppendError::Refused(source)) => {
-                tracing::error!("metadata cannot be written, nothing has changed: {source}");
+                if self.env.may_log("metadata that cannot be written", None) {
+                    tracing::error!("metadata cannot be written, nothing has changed: {source}");
+                }
                 for (reply, _) in waiting {
                     let _ = reply.send(Err(ProposeError::Storage(source.to_string())));
                 }
@@ -197,7 +199,9 @@ impl Owner {
         if self.log.len() > self.snapshot_after {
             let image = self.publish.borrow().clone();
             // Not fatal: the log stays whole and longer; the next command tries again.
-            if let Err(error) = self.log.snapshot(&image).await {
+            if let Err(error) = self.log.snapshot(&image).await
+                && self.env.may_log("metadata logs that cannot be cut", None)
+            {
                 tracing::warn!("the metadata log could not be cut: {error}");
             }
         }

@@ -91,7 +91,7 @@ impl StartError {
 
 /// A running broker.
 pub struct Broker {
-    shared: Arc<ConnectionContext>,
+    pub(super) shared: Arc<ConnectionContext>,
     stop: watch::Sender<bool>,
     accepting: Task,
     local: SocketAddr,
@@ -197,6 +197,7 @@ impl Broker {
             // Connections end themselves within this time; the rest is for those that panicked.
             () = env.sleep(self.shared.drain + Duration::from_secs(1)) => self.shared.registry.abort_all(),
         }
+        env.sum_up_log_now();
         self.shared.ctx.logs.close().await;
         self.shared.ctx.metadata.close().await;
         drop(self.folder.lock().expect("taking a value out does not panic").take());
@@ -213,34 +214,33 @@ async fn listen(env: &Env, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>
 async fn accept(shared: Arc<ConnectionContext>, listener: Box<dyn Listener>, connections_max: u64) {
     let env = shared.ctx.env.clone();
     let mut stopping = shared.stopping.clone();
-    let (mut complained, mut full) = (false, false);
+    let mut summing_up = std::pin::pin!(env.sum_up_log());
     for id in 0_u64.. {
         let accepted = tokio::select! { biased;
             _ = stopping.wait_for(|stopping| *stopping) => return,
             accepted = listener.accept() => accepted,
+            () = &mut summing_up => return,
         };
         let stream = match accepted {
             Ok(stream) => stream,
             Err(error) => {
-                if !std::mem::replace(&mut complained, true) {
+                if env.may_log("connections that cannot be accepted", None) {
                     tracing::error!("connections cannot be accepted, trying again until they can: {error}");
                 }
                 env.sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        complained = false;
         if shared.registry.len() as u64 >= connections_max {
-            if !std::mem::replace(&mut full, true) {
+            if env.may_log("connections closed for being too many", Some(stream.peer.ip())) {
                 tracing::warn!(
-                    "closing the connection from {} and others until one ends: {connections_max} are open, which is the limit (max.connections, or what the limit of open files leaves for it)",
+                    "closing the connection from {}: {connections_max} are open, which is the limit (max.connections, or what the limit of open files leaves for it)",
                     stream.peer
                 );
             }
             stream.abort.abort();
             continue;
         }
-        full = false;
         tracing::debug!("connection {id} from {}", stream.peer);
         shared.registry.insert(id, stream.abort.clone());
         env.spawn("connection", connection::serve(Arc::clone(&shared), id, stream));
@@ -252,9 +252,9 @@ fn shared(config: &Config, ctx: Context, stopping: watch::Receiver<bool>) -> Con
     let size = |value: i64| usize::try_from(value).unwrap_or_default();
     let produce_bytes_max = size(config.socket_request_max_bytes.into());
     ConnectionContext {
-        ctx: Arc::new(ctx),
         budget: Budget::new(size(config.queued_max_request_bytes)),
-        registry: Registry::new(),
+        registry: Registry::new(&ctx.env),
+        ctx: Arc::new(ctx),
         limits: FrameLimits::Requests {
             produce_bytes_max,
             other_bytes_max: produce_bytes_max.min(REQUEST_FRAME_BYTES_MAX),

@@ -5,11 +5,11 @@
 //! holds a part and waits for the rest could wait for others that do the same, forever; so nobody does. Room is given
 //! first come first served, and given back when the request has its answer or its connection ends.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::io::{Env, Monotonic};
+use crate::io::{CoreMutex, Env, Held, Monotonic};
 
 /// What each connection may hold beside the budget: in requests that wait for their answers, and once more in bytes of
 /// a request that has no room yet.
@@ -34,7 +34,7 @@ pub(super) struct Account {
     room: Arc<Semaphore>,
     /// The whole budget: what is larger takes all of it and passes alone.
     borrow_max: usize,
-    state: Mutex<State>,
+    state: CoreMutex<State>,
     /// Something of the allowance has come back. Only the connection's reader waits for it.
     returned: Notify,
 }
@@ -54,7 +54,7 @@ impl Account {
             env: env.clone(),
             room: Arc::clone(&budget.room),
             borrow_max: budget.bytes,
-            state: Mutex::new(state),
+            state: CoreMutex::new(env, "a connection's account", state),
             returned: Notify::new(),
         })
     }
@@ -96,8 +96,8 @@ impl Account {
         (state.open == 0).then_some(state.answered)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("arithmetic under this lock does not panic")
+    fn lock(&self) -> Held<'_, MutexGuard<'_, State>> {
+        self.state.lock()
     }
 }
 

@@ -7,7 +7,7 @@
 //! | sends a large request while others fill the memory | it is not read on until there is room for all of it |
 //! | does not take its answers | closed after the same time without a byte taken |
 //! | sends nothing and waits for nothing | closed after `connections.max.idle.ms` |
-//! | sends what is no request | closed with one log line, after the answers before it |
+//! | sends what is no request | closed with a log line as far as [`Env::may_log`] lets it, after the answers before it |
 //! | ends its side | its answers are sent, then this side ends too |
 //!
 //! A panic in a handler ends its connection and nothing else.
@@ -102,7 +102,7 @@ pub(super) async fn serve(shared: Arc<ConnectionContext>, id: u64, stream: Strea
         End::Peer | End::Stopping => shared.drain,
         _ => DRAIN_AFTER_FAULT,
     };
-    log_end(&peer, &end);
+    log_end(&env, &peer, &end);
     // Ends the writer once it has sent what is under way.
     drop(reader);
     tokio::select! { biased;
@@ -115,14 +115,27 @@ pub(super) async fn serve(shared: Arc<ConnectionContext>, id: u64, stream: Strea
     shared.registry.remove(id);
 }
 
-fn log_end(peer: &Peer, end: &End) {
+fn log_end(env: &Env, peer: &Peer, end: &End) {
     let remote = peer.remote;
     match end {
         End::Peer | End::Stopping | End::ResponseWriter => tracing::debug!("connection from {remote} ended: {end}"),
         // A peer that vanishes is nothing unusual.
         End::Frame(FrameError::Io(_)) => tracing::debug!("connection from {remote} ended: {end}"),
-        End::Frame(_) | End::Request(_) | End::Slow(..) => tracing::warn!("closing connection from {remote}: {end}"),
-        End::Idle(_) => tracing::info!("closing connection from {remote}: {end}"),
+        End::Frame(_) | End::Request(_) => {
+            if env.may_log("connections closed for what they sent", Some(remote.ip())) {
+                tracing::warn!("closing connection from {remote}: {end}");
+            }
+        }
+        End::Slow(..) => {
+            if env.may_log("connections closed for being slow", Some(remote.ip())) {
+                tracing::warn!("closing connection from {remote}: {end}");
+            }
+        }
+        End::Idle(_) => {
+            if env.may_log("connections closed for being idle", Some(remote.ip())) {
+                tracing::info!("closing connection from {remote}: {end}");
+            }
+        }
     }
 }
 
@@ -262,7 +275,11 @@ async fn write_until_end(
         }
         Err(error) => {
             match &error {
-                WriteError::Response(error) => tracing::warn!("closing connection from {remote}: {error}"),
+                WriteError::Response(error) => {
+                    if writer.env.may_log("connections closed for what they sent", Some(remote.ip())) {
+                        tracing::warn!("closing connection from {remote}: {error}");
+                    }
+                }
                 _ => tracing::debug!("connection from {remote}: {error}"),
             }
             // Wakes the reader.

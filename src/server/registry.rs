@@ -1,20 +1,20 @@
 //! The open connections: counted, and ended when the broker stops.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::MutexGuard;
 
 use tokio::sync::watch;
 
-use crate::io::AbortHandle;
+use crate::io::{AbortHandle, CoreMutex, Env, Held};
 
 pub(super) struct Registry {
-    open: Mutex<BTreeMap<u64, AbortHandle>>,
+    open: CoreMutex<BTreeMap<u64, AbortHandle>>,
     count: watch::Sender<usize>,
 }
 
 impl Registry {
-    pub(super) fn new() -> Self {
-        Self { open: Mutex::default(), count: watch::Sender::new(0) }
+    pub(super) fn new(env: &Env) -> Self {
+        Self { open: CoreMutex::new(env, "the open connections", BTreeMap::new()), count: watch::Sender::new(0) }
     }
 
     pub(super) fn insert(&self, id: u64, abort: AbortHandle) {
@@ -49,7 +49,7 @@ impl Registry {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
-        self.open.lock().expect("inserting and removing do not panic")
+    fn lock(&self) -> Held<'_, MutexGuard<'_, BTreeMap<u64, AbortHandle>>> {
+        self.open.lock()
     }
 }

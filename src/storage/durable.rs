@@ -29,7 +29,7 @@ pub(crate) async fn sync_dir(env: &Env, dir: &Path) {
             env.fail_stop(FailStop::FsyncFailed, &message).await;
         }
         crate::sometimes!("storage.directory_flush_waits");
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut told, true) && env.may_log("directories that wait to be flushed", None) {
             let dir = dir.display();
             tracing::warn!(%dir, "a directory waits to be flushed: too many open files, raise the limit (ulimit -n)");
         }

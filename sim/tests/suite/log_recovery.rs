@@ -122,7 +122,7 @@ async fn append(env: &Env, log: &Arc<PartitionLog>, model: &Mutex<Model>, rng: &
         }
     };
     let facts = batch.validate(Validation::Strict, &BatchLimits::default()).expect("a good batch");
-    let Ok(permit) = log.reserve(&batch, env.now() + Duration::from_secs(1)).await else {
+    let Ok(permit) = log.reserve(&batch, env.sleep(Duration::from_secs(1))).await else {
         return false;
     };
     let Ok(pending) = log.append(batch.clone(), &facts, batch.size(), permit) else {

@@ -12,6 +12,7 @@
 
 mod descriptors;
 mod disk;
+mod log_writer;
 mod net;
 mod pool;
 mod task;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+
+pub use log_writer::{LogWriter, log_panics, print_to_stderr, print_to_stdout};
 
 use super::{BoxFuture, Clock, Env, FailStop, Host, Monotonic, WallMs};
 use pool::{Pool, Threads};
@@ -167,10 +170,12 @@ impl Host for RealHost {
     }
 
     fn fail_stop(&self, code: FailStop, message: &str) {
-        tracing::error!("fail-stop {} ({code:?}): {message}", code as i32);
-        if !tracing::dispatcher::has_been_set() {
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!("fail-stop {} ({code:?}): {message}", code as i32);
+            log_writer::flush_started();
+        } else {
             // Nobody listens to the log yet, or this is a test: the reason must not be lost.
-            eprintln!("fail-stop {} ({code:?}): {message}", code as i32);
+            print_to_stderr(&format!("fail-stop {} ({code:?}): {message}\n", code as i32));
         }
         std::process::exit(code as i32);
     }

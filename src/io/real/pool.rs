@@ -131,7 +131,8 @@ impl PoolState {
             };
             drop(queues);
             if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
-                tracing::error!("a job on an I/O thread panicked: {}", panic_message(&*panic));
+                // Where it was is told by the hook, which is limited.
+                tracing::debug!("a job on an I/O thread panicked: {}", panic_message(&*panic));
             }
             queues = self.queues();
             if is_computation {

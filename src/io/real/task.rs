@@ -33,7 +33,8 @@ impl Tasks for RealHost {
             // The future goes first, so that whoever joins finds what the task owned dropped.
             let (future, _running) = work;
             if let Err(message) = catch_panic(future).await {
-                tracing::error!("task {kind} panicked: {message}");
+                // Where it was is told by the hook, which is limited.
+                tracing::debug!("task {kind} panicked: {message}");
             }
         });
         Task::new(Arc::new(RealTask { abort: task.abort_handle(), ended }))

@@ -159,3 +159,32 @@ fn what_was_submitted_is_done_before_the_threads_end() {
     let late = RealEnv::new(RealConfig { network_threads: 0, io_threads: 1 });
     assert!(late.is_err());
 }
+
+#[test]
+fn a_fail_stop_and_a_panic_end_as_they_should_while_nobody_reads_the_log() {
+    let name = "a_fail_stop_and_a_panic_end_as_they_should_while_nobody_reads_the_log";
+    if inside().is_some() {
+        let log = LogWriter::stderr().expect("a thread");
+        log_panics(log.clone());
+        for _ in 0..10_000 {
+            std::io::Write::write_all(&mut log.clone(), &[b'\n'; 1000]).expect("never fails");
+        }
+        block_on_test(|env| async move {
+            env.spawn("connection", async { panic!("this ends its task alone") }).join().await;
+            let task = env.clone();
+            let _ = env.spawn_core("core", async { panic!("this ends the process") }).join().await;
+            task.sleep(Duration::from_secs(60)).await;
+        });
+    }
+    let began = Instant::now();
+    let mut child = Command::new(std::env::current_exe().expect("a test knows its binary"))
+        .args([&format!("real::tests::{name}"), "--exact", "--nocapture"])
+        .env(INSIDE, "/")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("a process");
+    // The other end of its standard error is open, and nobody reads it.
+    assert_eq!(child.wait().expect("it ends").code(), Some(71));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}

@@ -84,6 +84,30 @@ fn a_stop_answers_what_waits_and_refuses_what_comes_later() {
 }
 
 #[test]
+fn a_stop_answers_a_producer_that_waits_for_room_however_long_it_would_wait() {
+    with_config(
+        |config| config.queue_size = 1024,
+        |fixture| async move {
+            let connection = fixture.connect().await;
+            create(&connection, "t", 1, &[]).await;
+            let log = fixture.broker.shared.ctx.logs.all().remove(0);
+            let large = crate::wire::batch::RecordBatch::split(batch(&[&[0; 2000]])).expect("one batch").remove(0);
+            let _all = log.reserve(&large, std::future::pending()).await.expect("the queue is empty");
+            let request =
+                ProduceRequestData { timeout_ms: i32::MAX, ..produce_request("t", 0, batch(&[b"waits"]), -1) };
+            let waiting = connection.start(&request).expect("sent");
+            fixture.env.sleep(Duration::from_millis(100)).await;
+            let before = fixture.env.now();
+            fixture.broker.stop().await;
+            let response = waiting.response().await.expect("answered before the end");
+            let error = response.responses[0].partition_responses[0].error_code;
+            assert_eq!(error, ErrorCode::NotLeaderOrFollower.code());
+            assert!(fixture.env.now() - before < Duration::from_secs(1), "nobody waits for the queue");
+        },
+    );
+}
+
+#[test]
 fn a_folder_that_lost_its_identity_is_refused_until_someone_writes_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let config = config(dir.path());

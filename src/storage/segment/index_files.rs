@@ -31,7 +31,9 @@ impl Segment {
     pub(super) async fn write_index_or_warn(&self, flush: IndexFlush) {
         let resident = self.state().resident.clone();
         let Some(resident) = resident else { return };
-        if let Err(error) = self.write_index(&resident, flush).await {
+        if let Err(error) = self.write_index(&resident, flush).await
+            && self.0.env.may_log("index files that cannot be written", None)
+        {
             tracing::warn!(%error, "cannot write an index file; it will be made anew when it is needed");
         }
     }

@@ -166,6 +166,13 @@ impl Segment {
         Ok(())
     }
 
+    /// Readers come back to what is damaged.
+    fn tell_damage(&self, position: u64, why: &FrameError) {
+        if self.0.env.may_log("damaged segments", None) {
+            tracing::error!(segment = %self.path(FileKind::Log).display(), position, %why, "the segment is damaged");
+        }
+    }
+
     /// The index in memory: what there is, or what is loaded now.
     pub(super) async fn resident(&self, view: &View) -> Result<Arc<Resident>, SegmentError> {
         if let Some(resident) = &self.state().resident {
@@ -173,7 +180,7 @@ impl Segment {
         }
         let loaded = self.load_index(view).await?;
         if let Some((position, why)) = loaded.failure {
-            tracing::error!(segment = %self.path(FileKind::Log).display(), position, %why, "the segment is damaged");
+            self.tell_damage(position, &why);
         }
         self.install(view, loaded.resident).await
     }
@@ -183,12 +190,15 @@ impl Segment {
     /// there, and each is verified when it is followed.
     pub(super) async fn rebuild_index(&self, view: &View, wrong: u64) -> Result<Arc<Resident>, SegmentError> {
         crate::sometimes!("segment.index_rebuilt");
-        tracing::warn!(segment = %self.path(FileKind::Log).display(), "the index disagrees with its segment: rebuilding it");
+        if self.0.env.may_log("indexes that are rebuilt", None) {
+            let segment = self.path(FileKind::Log);
+            tracing::warn!(segment = %segment.display(), "the index disagrees with its segment: rebuilding it");
+        }
         let known = self.resident(view).await?;
         let loaded = self.walk_index(view, Vec::new()).await?;
         if let Some((position, why)) = loaded.failure {
             crate::sometimes!("segment.index_kept_behind_damage");
-            tracing::error!(segment = %self.path(FileKind::Log).display(), position, %why, "the segment is damaged");
+            self.tell_damage(position, &why);
             let mut max_before = lock(&loaded.resident.times).tail(0).last().map_or(-1, |last| last.max_before);
             for entry in lock(&known.times).tail(0).iter().filter(|e| e.position > position && e.position != wrong) {
                 max_before = max_before.max(entry.max_before);
@@ -253,7 +263,9 @@ impl Segment {
                 Err(error) if is_too_many_open_files(&error) => return Err(SegmentError::Io { path, error }),
                 // Nothing is in it that the segment does not say.
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "an index cannot be read: going by its segment");
+                    if self.0.env.may_log("indexes that cannot be read", None) {
+                        tracing::warn!(path = %path.display(), %error, "an index cannot be read: going by its segment");
+                    }
                     has_more = true;
                 }
             }

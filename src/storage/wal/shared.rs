@@ -1,7 +1,7 @@
 //! What callers and the writer task share.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 
@@ -9,7 +9,7 @@ use super::core::Core;
 use super::entry::Entry;
 use super::error::WalFailed;
 use super::submission::{Done, EntryClass};
-use crate::io::Env;
+use crate::io::{CoreMutex, Env, Held};
 use crate::storage::Lsn;
 
 /// Where the log is in its life.
@@ -32,7 +32,7 @@ pub(super) struct State {
 
 pub(super) struct WalShared {
     env: Env,
-    state: Mutex<State>,
+    state: CoreMutex<State>,
     /// Wakes the writer task.
     pub(super) wake: Notify,
     pressure: watch::Sender<Lsn>,
@@ -45,7 +45,7 @@ impl WalShared {
     pub(super) fn new(env: &Env, core: Core<Done>) -> Arc<Self> {
         let shared = Arc::new(Self {
             env: env.clone(),
-            state: Mutex::new(State { core, phase: Phase::Open }),
+            state: CoreMutex::new(env, "the write-ahead log", State { core, phase: Phase::Open }),
             wake: Notify::new(),
             pressure: watch::Sender::new(Lsn(0)),
             ended: watch::Sender::new(false),
@@ -56,9 +56,8 @@ impl WalShared {
     }
 
     /// The state. Never held across a callback or an await.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // Every change under the lock is complete when it panics or not made at all.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> Held<'_, MutexGuard<'_, State>> {
+        self.state.lock()
     }
 
     pub(super) fn submit(&self, class: EntryClass, entry: Entry, done: Done) {
@@ -76,7 +75,7 @@ impl WalShared {
         match refused {
             None => self.wake.notify_one(),
             // Never within this call: the caller may hold a lock that the callback takes.
-            Some((done, why)) => drop(self.env.spawn("wal-refusal", async move { done(Err(why)) })),
+            Some((done, why)) => drop(self.env.spawn_core("wal-refusal", async move { done(Err(why)) })),
         }
     }
 

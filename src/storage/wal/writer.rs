@@ -296,7 +296,9 @@ impl Writer {
             }
             Err(PrepareError::NoSpace) => WalFailed::NoSpace,
             Err(PrepareError::Other(error)) => {
-                tracing::warn!("cannot create a file of the write-ahead log in {}: {error}", self.dir.display());
+                if self.env.may_log("files of the write-ahead log that cannot be created", None) {
+                    tracing::warn!("cannot create a file of the write-ahead log in {}: {error}", self.dir.display());
+                }
                 WalFailed::NoFile
             }
         };
