@@ -1,8 +1,8 @@
 //! The partition log: offsets, append, read, producer state, leader epochs, recovery.
 //!
-//! What lives where: [`producer`], `refused`, [`epochs`], [`state`] and `wal_floor` are pure. `partition` appends and commits, `read`
-//! serves, `write_behind` brings durable records to the segment files, `segments` keeps those files, `recovery` puts it
-//! all together again at start, [`LogManager`] owns the partitions of a broker.
+//! What lives where: [`producer`], `refused`, [`epochs`], [`state`], `reach` and `wal_floor` are pure. `partition` appends and commits, `read`
+//! serves, `write_behind` brings durable records to the segment files, `segments` keeps those files. `recovery` puts it
+//! all together again at start: `open` and `rebuild` look, `replay` and `reach` decide, `settle` does. [`LogManager`] owns the partitions of a broker.
 
 mod config;
 pub mod epochs;
@@ -12,9 +12,13 @@ mod manager;
 mod open;
 mod partition;
 pub mod producer;
+mod reach;
 mod read;
+mod rebuild;
 mod recovery;
+mod replay;
 mod segments;
+mod settle;
 mod space;
 pub mod state;
 mod wal_floor;

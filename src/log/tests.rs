@@ -1,6 +1,8 @@
 //! The partition log on the real file system: appending, reading back, and coming back after a stop and after a crash.
 
+mod advice;
 mod damage;
+mod repair;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -17,6 +17,7 @@
 //! * **Index files missing, short, torn or stale**: see [`super::index`]. They are completed by walking the segment, and
 //!   never believed.
 
+mod inspect;
 mod load;
 mod open_files;
 mod read;
@@ -39,6 +40,7 @@ use super::index::IndexRule;
 use super::manifest::Sealed;
 use super::names::{FileKind, PartitionDir};
 use crate::io::{Env, File, OpenMode};
+pub use inspect::{Inspected, inspect};
 use load::{Resident, Tail};
 use open_files::OpenFileLru;
 pub use times::{TimestampedOffset, first_at_or_after};
@@ -102,16 +104,36 @@ pub enum OpenAs {
         /// The offset after the last record in them.
         next_offset: i64,
     },
-    /// Nothing is known: every frame is verified, and the file is cut at the first invalid one.
+    /// Nothing is known: every frame is verified, and the segment ends before the first invalid one.
     Scan(OffsetRule),
 }
 
 /// What a scan met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanReport {
-    /// Where the scan stopped before the end of the file, and why. The file has been cut there, unless it was opened as
-    /// [`OpenAs::Past`].
+    /// Where the scan stopped before the end of the file, and why.
     pub stopped: Option<(u64, FrameError)>,
+    /// Whether an [`OpenAs::Scan`] that stopped found a whole frame further on: then that may be damage, and no torn end.
+    pub goes_on: bool,
+}
+
+/// What opening a segment has decided about its files and not done: [`Segment::settle`] does it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Unsettled {
+    /// What lies behind the segment's end goes.
+    cut: bool,
+    /// From here on the segment may be in the page cache alone.
+    written_from: Option<u64>,
+    /// The index files hold what they must not.
+    index: bool,
+}
+
+impl Unsettled {
+    /// Whether the file is to be cut.
+    pub fn cuts(&self) -> bool {
+        self.cut
+    }
 }
 
 /// Why an operation on a segment failed.
@@ -226,7 +248,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Opens a segment, by what is known about it.
+    /// Opens a segment, by what is known about it, and settles it.
     pub async fn open(
         context: &SegmentContext,
         dir: &PartitionDir,
@@ -234,30 +256,37 @@ impl Segment {
         options: SegmentOptions,
         how: OpenAs,
     ) -> Result<(Self, ScanReport), SegmentError> {
-        match how {
+        let (segment, report, unsettled) = Self::look(context, dir, base_offset, options, how).await?;
+        segment.settle(unsettled).await?;
+        Ok((segment, report))
+    }
+
+    /// Opens a segment, by what is known about it, and changes nothing. It can be read; [`settle`](Self::settle) comes
+    /// before anything is written to it.
+    pub async fn look(
+        context: &SegmentContext,
+        dir: &PartitionDir,
+        base_offset: i64,
+        options: SegmentOptions,
+        how: OpenAs,
+    ) -> Result<(Self, ScanReport, Unsettled), SegmentError> {
+        let state = match how {
             OpenAs::Sealed(sealed) => {
-                let state = State::new(sealed.len, sealed.next_offset, sealed.max_timestamp, sealed.offsets, true);
-                Ok((Self::with(context, dir, base_offset, options, state), ScanReport::default()))
+                State::new(sealed.len, sealed.next_offset, sealed.max_timestamp, sealed.offsets, true)
             }
-            OpenAs::Known { len, next_offset } => {
-                let state = State::new(len, next_offset, -1, OffsetRule::Dense, false);
-                let segment = Self::with(context, dir, base_offset, options, state);
-                segment.open_known().await?;
-                Ok((segment, ScanReport::default()))
+            OpenAs::Known { len, next_offset } | OpenAs::Past { len, next_offset } => {
+                State::new(len, next_offset, -1, OffsetRule::Dense, false)
             }
-            OpenAs::Past { len, next_offset } => {
-                let state = State::new(len, next_offset, -1, OffsetRule::Dense, false);
-                let segment = Self::with(context, dir, base_offset, options, state);
-                let report = segment.open_past().await?;
-                Ok((segment, report))
-            }
-            OpenAs::Scan(rule) => {
-                let state = State::new(0, base_offset, -1, rule, false);
-                let segment = Self::with(context, dir, base_offset, options, state);
-                let report = segment.open_scanning().await?;
-                Ok((segment, report))
-            }
-        }
+            OpenAs::Scan(rule) => State::new(0, base_offset, -1, rule, false),
+        };
+        let segment = Self::with(context, dir, base_offset, options, state);
+        let (report, unsettled) = match how {
+            OpenAs::Sealed(_) => Default::default(),
+            OpenAs::Known { .. } => (ScanReport::default(), segment.open_known().await?),
+            OpenAs::Past { .. } => segment.open_past().await?,
+            OpenAs::Scan(_) => segment.open_scanning().await?,
+        };
+        Ok((segment, report, unsettled))
     }
 
     fn with(
