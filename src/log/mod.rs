@@ -29,6 +29,6 @@ mod tests;
 
 pub use config::{LogConfig, LogManagerConfig, TailConfig, TimestampType};
 pub use error::OpenError;
-pub use manager::{LogManager, PartitionSpec};
+pub use manager::{LogManager, PartitionSpec, RecoveredLogs};
 pub use partition::{AppendError, Offsets, PartitionLog, Pending, QueueFull, QueuePermit};
 pub use read::{Isolation, ReadError, ReadResult};

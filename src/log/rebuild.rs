@@ -152,8 +152,10 @@ mod tests {
         }
     }
 
-    /// (base offset, next offset, length if known) of each; the last one's end is not listed.
-    fn listed(files: &[(i64, Inspected)], checkpoint: Option<Checkpoint>) -> (Vec<(i64, i64, Option<u64>)>, Vec<i64>) {
+    /// Base offset, next offset, length if known. The last one's end is not listed.
+    type Listed = (i64, i64, Option<u64>);
+
+    fn listed(files: &[(i64, Inspected)], checkpoint: Option<Checkpoint>) -> (Vec<Listed>, Vec<i64>) {
         let Listing { segments, left_out } = listing(files, checkpoint.as_ref());
         let (last, closed) = segments.split_last().expect("something is listed");
         assert_eq!(last.sealed, None);

@@ -12,7 +12,9 @@
 //! | one checkpoint slot whole, the other torn, and all that the whole one lacks in the write-ahead log | as above |
 //! | the same, and the write-ahead log has moved on | not left by a crash: nothing is cut. The whole batches behind the checkpoint count, with a warning; where they end at damage and the write-ahead log does not go on: refuse to start |
 //! | manifest, no checkpoint | the first one was never completed: whole batches of the segments count, and say what their producers were at (the write-ahead log may have lost the newest of them) |
-//! | manifest damaged or missing beside records | rebuilt from the segment files |
+//! | the same, and the last segment ends at damage with whole batches behind it | as above if the write-ahead log goes on there; else not left by a crash: refuse to start |
+//! | manifest damaged or missing beside records | not left by a crash: made anew from the segment files ([`super::rebuild`]), none of which changes |
+//! | write-ahead log without its list | someone gave up what is missing of it: the whole batches behind the checkpoint count, and what there is of the log is applied to them |
 //! | manifest of another topic id | the directory is set aside under another name |
 //! | segment shorter than its checkpoint says | not left by a crash: refuse to start |
 //! | a last segment that the manifest lists and that is not there | it was empty: made anew (the manifest's name can outlive the segment's) |
