@@ -11,7 +11,7 @@ use super::config::LogManagerConfig;
 use super::context::LogContext;
 use super::error::OpenError;
 use super::partition::{PartitionLog, Recovered};
-use super::recovery;
+use super::recovery::{self, RecoveredAll};
 use super::segments::Segments;
 use super::space::SpaceGuard;
 use super::spec::PartitionSpec;
@@ -25,6 +25,52 @@ const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait between two attempts to relieve the write-ahead log.
 const PRESSURE_PAUSE: Duration = Duration::from_millis(10);
 
+/// Logs that have been recovered and are not served yet.
+pub struct RecoveredLogs {
+    env: Env,
+    config: LogManagerConfig,
+    context: SegmentContext,
+    recovered: RecoveredAll,
+}
+
+impl RecoveredLogs {
+    /// Serves them in the leader epochs that `specs` say.
+    pub async fn lead(self, specs: &[PartitionSpec]) -> LogManager {
+        let Self { env, config, context, recovered } = self;
+        let epochs: BTreeMap<_, _> = specs.iter().map(|spec| (spec.key, spec.leader_epoch)).collect();
+        let space = SpaceGuard::new(env.clone(), config.data_dir.clone(), config.free_space_reserve);
+        let shared = Arc::new(LogContext {
+            env,
+            wal: recovered.wal,
+            segments: context,
+            wal_floor: WalFloor::default(),
+            space,
+            writers: Semaphore::new(config.write_behind_parallelism.max(1)),
+            stopping: watch::Sender::new(false),
+            config,
+        });
+        let logs = recovered.partitions.into_iter().map(|(spec, state)| {
+            let epoch = epochs.get(&spec.key).copied().unwrap_or(spec.leader_epoch);
+            let log = PartitionLog::new(spec.key, Arc::clone(&shared), spec.config, epoch, state);
+            (spec.key, log)
+        });
+        let logs: BTreeMap<_, _> = logs.collect();
+        shared.space.measure_at_start(logs.values().map(|log| log.unwritten_bytes()).sum()).await;
+        // Nothing that was replayed is needed but what the partitions still need.
+        shared.wal_floor.seen(shared.wal.next_lsn());
+        shared.wal.release(shared.wal_floor.floor());
+        let partitions = Arc::new(CoreRwLock::new(&shared.env, "the list of partitions", logs));
+        let mut manager = LogManager { shared, partitions, background: Vec::new() };
+        manager.start_background();
+        manager
+    }
+
+    /// Leaves them as they are: nothing is at work in the folder afterwards.
+    pub async fn abandon(self) {
+        self.recovered.wal.close().await;
+    }
+}
+
 /// All partition logs of a broker.
 pub struct LogManager {
     shared: Arc<LogContext>,
@@ -36,32 +82,19 @@ impl LogManager {
     /// Opens the write-ahead log and all partitions. When it answers, everything that was recovered is durable, outside
     /// the write-ahead log if there is space: a power cut right after loses nothing that is served.
     pub async fn open(env: &Env, config: LogManagerConfig, partitions: Vec<PartitionSpec>) -> Result<Self, OpenError> {
+        let specs = partitions.clone();
+        Ok(Self::recover(env, config, partitions).await?.lead(&specs).await)
+    }
+
+    /// The first half of [`Self::open`]: recovers, and serves nothing. A start that is refused has changed nothing.
+    pub async fn recover(
+        env: &Env,
+        config: LogManagerConfig,
+        partitions: Vec<PartitionSpec>,
+    ) -> Result<RecoveredLogs, OpenError> {
         let context = SegmentContext::new(env.clone(), config.hot_segments_max, config.open_segments_max);
         let recovered = recovery::recover(env, &context, &config, partitions).await?;
-        let space = SpaceGuard::new(env.clone(), config.data_dir.clone(), config.free_space_reserve);
-        let shared = Arc::new(LogContext {
-            env: env.clone(),
-            wal: recovered.wal,
-            segments: context,
-            wal_floor: WalFloor::default(),
-            space,
-            writers: Semaphore::new(config.write_behind_parallelism.max(1)),
-            stopping: watch::Sender::new(false),
-            config,
-        });
-        let logs = recovered.partitions.into_iter().map(|(spec, state)| {
-            let log = PartitionLog::new(spec.key, Arc::clone(&shared), spec.config, spec.leader_epoch, state);
-            (spec.key, log)
-        });
-        let logs: BTreeMap<_, _> = logs.collect();
-        shared.space.measure_at_start(logs.values().map(|log| log.unwritten_bytes()).sum()).await;
-        // Nothing that was replayed is needed but what the partitions still need.
-        shared.wal_floor.seen(shared.wal.next_lsn());
-        shared.wal.release(shared.wal_floor.floor());
-        let partitions = Arc::new(CoreRwLock::new(env, "the list of partitions", logs));
-        let mut manager = Self { shared, partitions, background: Vec::new() };
-        manager.start_background();
-        Ok(manager)
+        Ok(RecoveredLogs { env: env.clone(), config, context, recovered })
     }
 
     /// A partition's log.

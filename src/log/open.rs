@@ -1,7 +1,9 @@
 //! Opening a partition's directory: which of its files count, and up to where. See [`super::recovery`] for the whole.
 //!
-//! In two steps. [`look`] reads manifest and checkpoint and changes nothing that counts. [`Found::open`] opens the segments,
-//! and cuts them to the checkpoint, once it is known from where on the write-ahead log still has everything.
+//! In three steps, of which only the last changes a file's contents or name. [`look`] reads manifest and checkpoint, and
+//! makes the manifest anew in memory if there is none ([`super::rebuild`]). [`Found::open`] opens the segments and decides
+//! up to where they count, once it is known from where on the write-ahead log still has everything. [`Steps::take`] does
+//! it to the files, once nothing refuses the start any more.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,17 +11,16 @@ use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
 use super::segments::{self, Files, Segments};
+use super::settle::{SetAside, Steps};
 use super::spec::PartitionSpec;
-use crate::io::{Env, is_no_space, is_too_many_open_files};
+use crate::io::Env;
 use crate::storage::frame::OffsetRule;
-use crate::storage::manifest::{LoadError, SegmentMeta, Tier};
+use crate::storage::manifest::{LoadError, SegmentMeta};
 use crate::storage::segment::{OpenAs, ScanReport, Segment, SegmentContext, SegmentError};
 use crate::storage::{
-    Checkpoint, CheckpointStore, FileKind, Lsn, Manifest, PartitionDir, PartitionName, checkpoint, durable, manifest,
+    Checkpoint, CheckpointStore, FileKind, Lsn, Manifest, PartitionDir, PartitionKey, PartitionName, checkpoint,
+    manifest,
 };
-
-/// Set-aside directories of one name that are looked past.
-const ASIDE_MAX: u32 = 10_000;
 
 /// What a directory holds.
 pub(super) struct Opened {
@@ -28,14 +29,22 @@ pub(super) struct Opened {
     pub(super) checkpoint: Option<Checkpoint>,
     /// What was found behind that checkpoint and not cut off.
     pub(super) past: Option<Past>,
+    /// Why the records that were found may not be all: an error, unless the write-ahead log goes on where they end.
+    pub(super) doubt: Option<OpenError>,
+    /// What has been decided about the files.
+    pub(super) steps: Steps,
+}
+
+impl Opened {
+    fn new(segments: Segments, steps: Steps) -> Self {
+        Self { segments, checkpoint: None, past: None, doubt: None, steps }
+    }
 }
 
 /// What follows a checkpoint that may not be the last one.
 pub(super) struct Past {
     /// The last entry that the write-ahead log does not have any more.
     pub(super) covered: Lsn,
-    /// Why the records that were found may not be all: an error, unless the write-ahead log goes on where they end.
-    pub(super) doubt: Option<OpenError>,
 }
 
 /// Refuses a folder with a partition's directory that none of the `specs` explains.
@@ -69,6 +78,8 @@ pub(super) struct Found {
     files: Option<FoundFiles>,
     /// There is a directory, and nothing in it.
     is_empty: bool,
+    /// The other topic that the directory belongs to.
+    foreign: Option<PartitionKey>,
 }
 
 /// A directory whose files count.
@@ -76,6 +87,8 @@ struct FoundFiles {
     manifest: Manifest,
     checkpoints: CheckpointStore,
     checkpoint: Option<Checkpoint>,
+    /// The manifest is not the one on the disk.
+    is_rebuilt: bool,
 }
 
 /// Looks at the directory of a partition, if there is one.
@@ -86,7 +99,8 @@ pub(super) async fn look(
     spec: PartitionSpec,
 ) -> Result<Found, OpenError> {
     let dir = segments::partition_dir(data_dir, &spec)?;
-    let mut found = Found { spec, env: env.clone(), context: context.clone(), dir, files: None, is_empty: false };
+    let (env, context) = (env.clone(), context.clone());
+    let mut found = Found { spec, env, context, dir, files: None, is_empty: false, foreign: None };
     found.files = found.look().await?;
     found.is_empty = found.files.is_none() && found.has_empty_directory().await?;
     Ok(found)
@@ -112,7 +126,7 @@ impl Found {
         }
     }
 
-    async fn look(&self) -> Result<Option<FoundFiles>, OpenError> {
+    async fn look(&mut self) -> Result<Option<FoundFiles>, OpenError> {
         let exists = self.env.disk().exists(self.dir.path()).await;
         if !exists.map_err(|source| self.io("looking for the directory", source))? {
             return Ok(None);
@@ -125,7 +139,7 @@ impl Found {
                 None
             }
             Err(LoadError::Foreign(other)) => {
-                self.set_aside(&other.to_string()).await?;
+                self.foreign = Some(other);
                 return Ok(None);
             }
             Err(error) => return Err(OpenError::Manifest { dir: self.dir.path().to_owned(), error }),
@@ -133,37 +147,34 @@ impl Found {
         let (checkpoints, checkpoint) = match CheckpointStore::open(&self.env, self.dir.path(), self.spec.key).await {
             Ok(opened) => opened,
             Err(checkpoint::OpenError::Foreign(other)) => {
-                self.set_aside(&other.to_string()).await?;
+                self.foreign = Some(other);
                 return Ok(None);
             }
             Err(error) => return Err(OpenError::Checkpoint { dir: self.dir.path().to_owned(), error }),
         };
         let manifest = match manifest {
-            Some(manifest) => manifest,
-            None => match self.rebuild_manifest().await? {
-                Some(manifest) => manifest,
+            Some(manifest) if self.is_restored(&manifest).await? => None,
+            found => found,
+        };
+        let (is_rebuilt, manifest) = match manifest {
+            Some(manifest) => (false, manifest),
+            None => match self.rebuild_manifest(checkpoint.as_ref()).await? {
+                Some(manifest) => (true, manifest),
                 // Creation was under way: nothing in here counts, and the files are taken over when they are needed.
-                None if checkpoint.is_none() => return Ok(None),
-                None => {
-                    let source = io::Error::new(io::ErrorKind::NotFound, "a checkpoint without any segment file");
-                    return Err(self.io("opening the segments", source));
-                }
+                None => return Ok(None),
             },
         };
-        Ok(Some(FoundFiles { manifest, checkpoints, checkpoint }))
+        Ok(Some(FoundFiles { manifest, checkpoints, checkpoint, is_rebuilt }))
     }
 
-    /// Names the closed segments that are gone: their records cannot be read, and the others can. Refuses if the active one
-    /// is gone.
+    /// Names the closed segments that are gone: their records cannot be read, and the others can.
     async fn report_missing(&self, manifest: &Manifest) -> Result<(), OpenError> {
         for meta in &manifest.segments {
+            let Some(sealed) = meta.sealed else { continue };
             if self.is_there(meta).await? {
                 continue;
             }
             let path = self.dir.file(meta.base_offset, FileKind::Log);
-            let Some(sealed) = meta.sealed else {
-                return Err(OpenError::Gone(path));
-            };
             let (from, to) = (meta.base_offset, sealed.next_offset);
             tracing::error!(
                 "{} is missing: records {from}..{to} cannot be read. Restore it from a copy of the data folder",
@@ -173,26 +184,39 @@ impl Found {
         Ok(())
     }
 
-    /// Opens the segments. The write-ahead log has every entry from block `from` on; none at all if that is `None`.
+    /// Refuses if the segment that is written to is gone.
+    async fn refuse_without_active(&self, manifest: &Manifest) -> Result<(), OpenError> {
+        let active = manifest.segments.iter().find(|meta| meta.sealed.is_none());
+        match active {
+            Some(meta) if !self.is_there(meta).await? => {
+                Err(OpenError::Gone(self.dir.file(meta.base_offset, FileKind::Log)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the segments, and changes nothing. The write-ahead log has every entry from block `from` on; none at all if
+    /// that is `None`.
     pub(super) async fn open(mut self, from: Option<Lsn>) -> Result<Opened, OpenError> {
-        let Some(FoundFiles { manifest, checkpoints, checkpoint }) = self.files.take() else {
+        let Some(FoundFiles { manifest, checkpoints, checkpoint, is_rebuilt }) = self.files.take() else {
             return Ok(self.nothing());
         };
         let Some(checkpoint) = checkpoint else {
-            return self.scan(manifest, checkpoints).await;
+            return self.scan(manifest, checkpoints, is_rebuilt).await;
         };
         // A crash leaves a slot torn only while the write-ahead log has all that the other one lacks.
         let is_last = checkpoints.doubt().is_none();
         if from.is_some_and(|from| is_last || from <= checkpoint.lsn.next()) {
-            return self.cut_to(manifest, checkpoints, checkpoint).await;
+            return self.cut_to(manifest, checkpoints, checkpoint, is_rebuilt).await;
         }
-        self.keep_unverified_tail(manifest, checkpoints, checkpoint, from).await
+        self.keep_unverified_tail(manifest, checkpoints, checkpoint, is_rebuilt, from).await
     }
 
     /// A partition that has no files yet.
     fn nothing(self) -> Opened {
+        let aside = self.foreign.map(|owner| SetAside { name: self.dir.name().clone(), owner });
         let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, Vec::new(), None);
-        Opened { segments, checkpoint: None, past: None }
+        Opened::new(segments, Steps { aside, ..Steps::default() })
     }
 
     /// Opens the segments up to the checkpoint; what lies past it goes.
@@ -201,20 +225,21 @@ impl Found {
         mut manifest: Manifest,
         checkpoints: CheckpointStore,
         checkpoint: Checkpoint,
+        is_rebuilt: bool,
     ) -> Result<Opened, OpenError> {
         let number = self.checkpointed_segment(&manifest, &checkpoint)?;
         let dropped = manifest.segments.split_off(number + 1);
-        if manifest.segments[number].sealed.take().is_some() || !dropped.is_empty() {
-            crate::sometimes!("log.recovery_dropped_segments");
-            self.store(&manifest).await?;
-        }
+        let is_shortened = manifest.segments[number].sealed.take().is_some() || !dropped.is_empty();
+        crate::sometimes!("log.recovery_dropped_segments", is_shortened);
         self.report_missing(&manifest).await?;
+        self.refuse_without_active(&manifest).await?;
         let mut list = Vec::with_capacity(manifest.segments.len());
+        let mut steps = Steps { store: is_rebuilt || is_shortened, ..Steps::default() };
         for meta in &manifest.segments {
             let known = OpenAs::Known { len: checkpoint.position, next_offset: checkpoint.next_offset };
-            list.push(self.segment(meta, meta.sealed.map_or(known, OpenAs::Sealed)).await?.0);
+            list.push(self.segment(meta, meta.sealed.map_or(known, OpenAs::Sealed), &mut steps).await?.0);
         }
-        Ok(self.opened(manifest, checkpoints, list, Some(checkpoint), None))
+        Ok(Opened { checkpoint: Some(checkpoint), ..self.opened(manifest, checkpoints, list, steps) })
     }
 
     /// Opens the segments by a checkpoint that may not be the last one: what is whole past it counts, and nothing is cut.
@@ -223,6 +248,7 @@ impl Found {
         manifest: Manifest,
         checkpoints: CheckpointStore,
         checkpoint: Checkpoint,
+        is_rebuilt: bool,
         from: Option<Lsn>,
     ) -> Result<Opened, OpenError> {
         let number = self.checkpointed_segment(&manifest, &checkpoint)?;
@@ -230,25 +256,27 @@ impl Found {
         let lost = checkpoints.doubt().filter(|_| !checkpoints.is_first());
         let slot = lost.map(|(slot, why)| format!("{slot} {why}"));
         if slot.is_some() {
-            self.report_missing(&manifest).await?;
+            self.refuse_without_active(&manifest).await?;
         }
+        self.report_missing(&manifest).await?;
         let mut list = Vec::with_capacity(manifest.segments.len());
+        let mut steps = Steps { store: is_rebuilt, ..Steps::default() };
         let mut stopped = None;
         for (at, meta) in manifest.segments.iter().enumerate() {
             if at > number && slot.is_none() && meta.sealed.is_none() && !self.is_there(meta).await? {
                 // As in `scan`.
-                list.push(self.create(meta).await?);
+                steps.create = Some(meta.base_offset);
                 continue;
             }
             let (len, next_offset) =
                 if at == number { (checkpoint.position, checkpoint.next_offset) } else { (0, meta.base_offset) };
             let how = meta.sealed.map_or(OpenAs::Past { len, next_offset }, OpenAs::Sealed);
-            let (segment, report) = self.segment(meta, how).await?;
+            let (segment, report) = self.segment(meta, how, &mut steps).await?;
             list.push(segment);
             stopped = report.stopped.map(|(position, why)| (meta.base_offset, position, why));
         }
         let dir = self.dir.path().display();
-        let end = list.last().map_or(checkpoint.next_offset, Segment::next_offset);
+        let end = steps.create.or(list.last().map(Segment::next_offset)).unwrap_or(checkpoint.next_offset);
         let is_usual = slot.is_none() && from.is_some();
         if stopped.is_some() || (end > checkpoint.next_offset && !is_usual) {
             crate::sometimes!("log.recovery_past_checkpoint");
@@ -261,8 +289,8 @@ impl Found {
             OpenError::Unproven { path, position, why, slot, end }
         });
         let covered = from.map_or(checkpoint.lsn, |from| checkpoint.lsn.max(Lsn(from.0.saturating_sub(1))));
-        let past = Past { covered, doubt };
-        Ok(self.opened(manifest, checkpoints, list, Some(checkpoint), Some(past)))
+        let past = Some(Past { covered });
+        Ok(Opened { checkpoint: Some(checkpoint), past, doubt, ..self.opened(manifest, checkpoints, list, steps) })
     }
 
     /// The number in the manifest of the segment that the checkpoint lies in.
@@ -271,42 +299,42 @@ impl Found {
         number.ok_or_else(|| OpenError::Unlisted { dir: self.dir.path().to_owned(), segment: checkpoint.segment })
     }
 
-    fn opened(
+    fn opened(self, manifest: Manifest, checkpoints: CheckpointStore, list: Vec<Segment>, steps: Steps) -> Opened {
+        let files = Files { manifest, checkpoints, active_since: None };
+        let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, list, Some(files));
+        Opened::new(segments, steps)
+    }
+
+    /// Opens the segments without a checkpoint: what is whole counts. What cannot be read behind that is a torn end, if no
+    /// whole frame follows it or the write-ahead log goes on there.
+    async fn scan(
         self,
         manifest: Manifest,
         checkpoints: CheckpointStore,
-        list: Vec<Segment>,
-        checkpoint: Option<Checkpoint>,
-        past: Option<Past>,
-    ) -> Opened {
-        let files = Files { manifest, checkpoints, active_since: None };
-        let segments = Segments::new(&self.env, &self.context, self.spec.key, self.dir, list, Some(files));
-        Opened { segments, checkpoint, past }
-    }
-
-    /// Opens the segments without a checkpoint: what is whole counts.
-    async fn scan(self, manifest: Manifest, checkpoints: CheckpointStore) -> Result<Opened, OpenError> {
+        is_rebuilt: bool,
+    ) -> Result<Opened, OpenError> {
+        self.report_missing(&manifest).await?;
         let mut list = Vec::with_capacity(manifest.segments.len());
+        let mut steps = Steps { store: is_rebuilt, ..Steps::default() };
+        let mut doubt = None;
         for meta in &manifest.segments {
             if meta.sealed.is_none() && !self.is_there(meta).await? {
                 // Nothing is written to a segment before its name is durable.
-                crate::sometimes!("log.recovery_made_segment_anew");
-                match self.create(meta).await {
-                    // The partition is as good as new, and gets its files when it is written.
-                    Err(OpenError::Segment { error, .. })
-                        if error.is_transient() && list.is_empty() && meta.base_offset == 0 =>
-                    {
-                        return Ok(self.nothing());
-                    }
-                    created => list.push(created?),
-                }
+                steps.create = Some(meta.base_offset);
                 continue;
             }
             let how = meta.sealed.map_or(OpenAs::Scan(OffsetRule::Dense), OpenAs::Sealed);
-            list.push(self.cutting(meta, how).await?);
+            let (segment, report) = self.segment(meta, how, &mut steps).await?;
+            if let Some((position, why)) = report.stopped {
+                let path = self.dir.file(meta.base_offset, FileKind::Log);
+                tracing::warn!(segment = %path.display(), position, %why, "the records of a segment end before its file does");
+                let (slot, end) = ("there is none".to_owned(), segment.next_offset());
+                doubt = report.goes_on.then_some(OpenError::Unproven { path, position, why, slot, end });
+            }
+            list.push(segment);
         }
         crate::sometimes!("log.recovery_without_checkpoint");
-        Ok(self.opened(manifest, checkpoints, list, None, None))
+        Ok(Opened { doubt, ..self.opened(manifest, checkpoints, list, steps) })
     }
 
     async fn is_there(&self, meta: &SegmentMeta) -> Result<bool, OpenError> {
@@ -314,95 +342,36 @@ impl Found {
         there.map_err(|source| self.io("looking for a segment", source))
     }
 
-    async fn create(&self, meta: &SegmentMeta) -> Result<Segment, OpenError> {
+    async fn segment(
+        &self,
+        meta: &SegmentMeta,
+        how: OpenAs,
+        steps: &mut Steps,
+    ) -> Result<(Segment, ScanReport), OpenError> {
         let options = segments::segment_options(&self.spec.config);
-        let created = Segment::create(&self.context, &self.dir, meta.base_offset, options).await;
-        durable::sync_dir(&self.env, self.dir.path()).await;
-        created.map_err(|error| self.at(error))
+        let opened = Segment::look(&self.context, &self.dir, meta.base_offset, options, how).await;
+        let (segment, report, unsettled) = opened.map_err(|error| self.at(error))?;
+        steps.unsettled.push((segment.clone(), unsettled));
+        Ok((segment, report))
     }
 
-    async fn segment(&self, meta: &SegmentMeta, how: OpenAs) -> Result<(Segment, ScanReport), OpenError> {
-        let options = segments::segment_options(&self.spec.config);
-        let opened = Segment::open(&self.context, &self.dir, meta.base_offset, options, how).await;
-        opened.map_err(|error| self.at(error))
+    pub(super) fn env(&self) -> &Env {
+        &self.env
     }
 
-    /// Opens a segment that a scan may cut.
-    async fn cutting(&self, meta: &SegmentMeta, how: OpenAs) -> Result<Segment, OpenError> {
-        let (segment, report) = self.segment(meta, how).await?;
-        if let Some((position, why)) = report.stopped {
-            let dir = self.dir.path().display();
-            tracing::warn!(%dir, segment = meta.base_offset, position, %why, "a segment was cut where its records end");
-        }
-        Ok(segment)
+    pub(super) fn context(&self) -> &SegmentContext {
+        &self.context
     }
 
-    /// Lists the segment files there are, each scanned. `None` if none of them holds a record.
-    async fn rebuild_manifest(&self) -> Result<Option<Manifest>, OpenError> {
-        let listed = self.env.disk().list(self.dir.path()).await;
-        let files = listed.map_err(|source| self.io("listing the directory", source))?;
-        let names = files.iter().filter_map(|path| path.file_name()?.to_str());
-        let logs = names.filter_map(|name| self.dir.name().parse_file(name));
-        let mut bases: Vec<i64> = logs.filter(|&(_, kind)| kind == FileKind::Log).map(|(base, _)| base).collect();
-        bases.sort_unstable();
-        let mut manifest = Manifest { partition: self.spec.key, segments: Vec::new() };
-        for (number, &base_offset) in bases.iter().enumerate() {
-            let meta = SegmentMeta { base_offset, tier: Tier::Hot, sealed: None };
-            let segment = self.cutting(&meta, OpenAs::Scan(OffsetRule::Dense)).await?;
-            let follows =
-                manifest.segments.last().and_then(|last| last.sealed).is_none_or(|s| s.next_offset == base_offset);
-            if !follows || (segment.is_empty() && number > 0) {
-                break;
-            }
-            let sealed = segment.seal().await.map_err(|error| self.at(error))?;
-            manifest.segments.push(SegmentMeta { sealed: Some(sealed), ..meta });
-        }
-        let Some(last) = manifest.segments.last_mut() else {
-            return Ok(None);
-        };
-        if last.sealed.take().is_none_or(|sealed| sealed.len == 0) && manifest.segments.len() == 1 {
-            return Ok(None);
-        }
-        self.store(&manifest).await?;
-        Ok(Some(manifest))
+    pub(super) fn dir(&self) -> &PartitionDir {
+        &self.dir
     }
 
-    /// Stores what the next start would find out again: on a full disk that is left to it, or to the next roll.
-    async fn store(&self, manifest: &Manifest) -> Result<(), OpenError> {
-        match manifest.store(&self.env, self.dir.path()).await {
-            Err(error) if is_no_space(&error) || is_too_many_open_files(&error) => {
-                crate::sometimes!("log.recovery_manifest_waits");
-                Ok(())
-            }
-            stored => stored.map_err(|source| self.io("storing the manifest", source)),
-        }
-    }
-
-    /// Renames the directory, which belongs to another topic of the same name.
-    async fn set_aside(&self, owner: &str) -> Result<(), OpenError> {
-        let path = self.dir.path();
-        let parent = path.parent().unwrap_or(path);
-        for number in 0..ASIDE_MAX {
-            let aside = parent.join(self.dir.name().aside_dir(number));
-            let taken = self.env.disk().exists(&aside).await;
-            if taken.map_err(|source| self.io("setting the directory aside", source))? {
-                continue;
-            }
-            tracing::warn!(dir = %path.display(), aside = %aside.display(), owner, "the directory is another topic's");
-            let renamed = self.env.disk().rename(path, &aside).await;
-            renamed.map_err(|source| self.io("setting the directory aside", source))?;
-            durable::sync_dir(&self.env, parent).await;
-            return Ok(());
-        }
-        let source = io::Error::new(io::ErrorKind::AlreadyExists, "too many directories were set aside");
-        Err(self.io("setting the directory aside", source))
-    }
-
-    fn at(&self, error: SegmentError) -> OpenError {
+    pub(super) fn at(&self, error: SegmentError) -> OpenError {
         OpenError::Segment { dir: self.dir.path().to_owned(), error }
     }
 
-    fn io(&self, action: &'static str, source: io::Error) -> OpenError {
+    pub(super) fn io(&self, action: &'static str, source: io::Error) -> OpenError {
         OpenError::Io { action, partition: self.spec.key, source }
     }
 }

@@ -6,7 +6,8 @@ use super::partition::PartitionLog;
 use super::segments::List;
 use super::write_behind::unwritten;
 use crate::storage::RingRead;
-use crate::storage::segment::{SegmentError, TimestampedOffset, first_at_or_after};
+use crate::storage::manifest::MAX_TIMESTAMP_UNKNOWN;
+use crate::storage::segment::{Segment, SegmentError, TimestampedOffset, first_at_or_after};
 use crate::wire::batch::{HEADER_BYTES, RecordBatch};
 
 /// Bytes that one compressed batch may take when it is looked into for a timestamp.
@@ -150,8 +151,13 @@ impl PartitionLog {
     pub async fn offset_for_time(&self, timestamp: i64) -> Result<Option<TimestampedOffset>, ReadError> {
         let (start, list, tail) = self.everything();
         for segment in list.iter().filter(|segment| segment.max_timestamp() >= timestamp) {
-            if let Some(found) = segment.find_time(timestamp, start, i64::MAX).await? {
-                return Ok(Some(found));
+            match segment.find_time(timestamp, start, i64::MAX).await {
+                Err(error) if is_unknown_and_gone(segment, &error) => {}
+                found => {
+                    if let Some(found) = found? {
+                        return Ok(Some(found));
+                    }
+                }
             }
         }
         for batch in &tail {
@@ -166,12 +172,20 @@ impl PartitionLog {
     /// The first record that has the largest timestamp of all.
     pub async fn max_timestamp(&self) -> Result<Option<TimestampedOffset>, ReadError> {
         let (_, list, tail) = self.everything();
-        let newest = list.iter().map(|segment| segment.max_timestamp());
-        let newest = newest.chain(tail.iter().map(RecordBatch::max_timestamp)).max();
-        match newest {
-            Some(timestamp) if timestamp >= 0 => self.offset_for_time(timestamp).await,
-            _ => Ok(None),
+        let mut newest = tail.iter().map(RecordBatch::max_timestamp).max().unwrap_or(-1);
+        for segment in list.iter() {
+            newest = newest.max(match segment.max_timestamp() {
+                MAX_TIMESTAMP_UNKNOWN => match segment.readable_max_timestamp().await {
+                    Err(error) if is_unknown_and_gone(segment, &error) => continue,
+                    readable => readable?,
+                },
+                known => known,
+            });
         }
+        if newest < 0 {
+            return Ok(None);
+        }
+        self.offset_for_time(newest).await
     }
 
     /// The log start, the segment files, and the durable batches that they do not hold.
@@ -180,4 +194,11 @@ impl PartitionLog {
         let tail = unwritten(&inner, usize::MAX);
         (inner.append.log_start(), self.segments.list(), tail)
     }
+}
+
+/// Whether a segment could not be asked for timestamps because it is missing, with all that was known about it: none of
+/// its records can be read, and the others answer.
+fn is_unknown_and_gone(segment: &Segment, error: &SegmentError) -> bool {
+    let is_gone = matches!(error, SegmentError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound);
+    is_gone && segment.max_timestamp() == MAX_TIMESTAMP_UNKNOWN
 }

@@ -1,6 +1,9 @@
 //! Putting partitions together at start: cut the segment files to the checkpoint, apply exactly the write-ahead log's
 //! entries above it, and make all of it durable outside the write-ahead log before anything is served.
 //!
+//! A start that is refused changes nothing, for what it would cut may be all that is left: files and write-ahead log are
+//! read to the end first ([`super::replay`]), and only when nothing refuses is anything cut, renamed, made or applied.
+//!
 //! # What a crash can leave, and what happens
 //! | found | done |
 //! |---|---|
@@ -9,7 +12,9 @@
 //! | one checkpoint slot whole, the other torn, and all that the whole one lacks in the write-ahead log | as above |
 //! | the same, and the write-ahead log has moved on | not left by a crash: nothing is cut. The whole batches behind the checkpoint count, with a warning; where they end at damage and the write-ahead log does not go on: refuse to start |
 //! | manifest, no checkpoint | the first one was never completed: whole batches of the segments count, and say what their producers were at (the write-ahead log may have lost the newest of them) |
-//! | manifest damaged or missing beside records | rebuilt from the segment files |
+//! | the same, and the last segment ends at damage with whole batches behind it | as above if the write-ahead log goes on there; else not left by a crash: refuse to start |
+//! | manifest damaged or missing beside records | not left by a crash: made anew from the segment files ([`super::rebuild`]), none of which changes |
+//! | write-ahead log without its list | someone gave up what is missing of it: the whole batches behind the checkpoint count, and what there is of the log is applied to them |
 //! | manifest of another topic id | the directory is set aside under another name |
 //! | segment shorter than its checkpoint says | not left by a crash: refuse to start |
 //! | a last segment that the manifest lists and that is not there | it was empty: made anew (the manifest's name can outlive the segment's) |
@@ -33,15 +38,18 @@ use std::path::PathBuf;
 use super::config::LogManagerConfig;
 use super::epochs::EpochCache;
 use super::error::OpenError;
-use super::open::{self, Found};
+use super::open::{self, Found, Opened};
 use super::partition::Recovered;
 use super::producer::{ProducerBatch, Producers};
+use super::reach::{Append, Reach};
+use super::replay::Replay;
 use super::segments::Segments;
+use super::settle::Steps;
 use super::spec::PartitionSpec;
-use crate::io::{BoxFuture, Env};
+use crate::io::Env;
 use crate::storage::checkpoint::{Checkpoint, EpochStart};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError};
-use crate::storage::wal::{Entry, KnownLsns, ReplayVisitor, VisitError, Wal};
+use crate::storage::wal::{Entry, KnownLsns, Wal};
 use crate::storage::{Lsn, PartitionKey};
 use crate::wire::batch::RecordBatch;
 
@@ -70,8 +78,7 @@ pub(super) async fn recover(
     // A partition without a checkpoint needs all there is, so nothing is given as a floor.
     let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
     let wal_dir = config.data_dir.join("wal");
-    let (partitions, applied, failed) = (BTreeMap::new(), 0, None);
-    let mut replay = Replay { env: env.clone(), wal_dir: wal_dir.clone(), found, partitions, applied, failed };
+    let mut replay = Replay::new(env, wal_dir.clone(), found);
     let known = KnownLsns { checkpointed, ..KnownLsns::default() };
     let opened = Wal::open(env, &wal_dir, config.wal.clone(), known, &mut replay).await;
     if let Some(error) = replay.failed {
@@ -120,76 +127,25 @@ async fn finish(
     Ok(partitions)
 }
 
-/// Applies replayed entries to the partitions.
-struct Replay {
-    env: Env,
-    wal_dir: PathBuf,
-    /// Partitions whose files have not been opened yet.
-    found: Vec<Found>,
-    partitions: BTreeMap<PartitionKey, Rebuild>,
-    /// Entries that no checkpoint covered.
-    applied: u64,
-    failed: Option<OpenError>,
-}
-
-impl Replay {
-    /// Keeps the error, and gives the write-ahead log one to stop with.
-    fn fail(&mut self, error: OpenError) -> VisitError {
-        let message = error.to_string();
-        self.failed = Some(error);
-        message.into()
-    }
-}
-
-impl ReplayVisitor for Replay {
-    fn begins(&mut self, from: Option<Lsn>) -> BoxFuture<'_, Result<(), VisitError>> {
-        Box::pin(async move {
-            for found in std::mem::take(&mut self.found) {
-                let rebuild = Rebuild::load(&self.env, found, from).await.map_err(|error| self.fail(error))?;
-                self.partitions.insert(rebuild.spec.key, rebuild);
-            }
-            Ok(())
-        })
-    }
-
-    fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>> {
-        Box::pin(async move {
-            let Some(partition) = entry.partition() else {
-                return Ok(());
-            };
-            let Some(rebuild) = self.partitions.get_mut(&partition) else {
-                return Err(self.fail(OpenError::UnknownPartition { partition, wal: self.wal_dir.clone() }));
-            };
-            self.applied += u64::from(lsn > rebuild.covered);
-            rebuild.apply(lsn, entry).await.map_err(|error| self.fail(error))
-        })
-    }
-}
-
 /// A partition on its way back.
-struct Rebuild {
-    spec: PartitionSpec,
+pub(super) struct Rebuild {
+    pub(super) spec: PartitionSpec,
     env: Env,
     dir: PathBuf,
     segments: Segments,
-    log_start: i64,
-    log_end: i64,
+    pub(super) reach: Reach,
     epochs: EpochCache,
     producers: Producers,
-    /// The position up to which the checkpoint has everything.
-    covered: Lsn,
-    /// The offset up to which the checkpoint has everything; 0 without one.
-    checkpointed_to: i64,
     /// The position of the newest entry that was applied.
     applied: Option<Lsn>,
     /// The offset after the last batch that was replayed, skipped ones included.
     replayed_to: i64,
-    /// Whether the records that the write-ahead log does not have were given up, so that it may begin anywhere.
-    given_up: bool,
     /// Whether the segment files hold records that neither the checkpoint nor the write-ahead log vouches for.
     uncheckpointed: bool,
-    /// Why those may not be all; settled when the write-ahead log goes on where they end.
-    doubt: Option<OpenError>,
+    /// Why the records that were found may not be all; settled when the write-ahead log goes on where they end.
+    pub(super) doubt: Option<OpenError>,
+    /// What is to be done to the files.
+    steps: Steps,
     /// Applied batches that are not in the segment files.
     gathered: Vec<RecordBatch>,
     gathered_bytes: usize,
@@ -200,26 +156,24 @@ struct Rebuild {
 }
 
 impl Rebuild {
-    async fn load(env: &Env, found: Found, from: Option<Lsn>) -> Result<Self, OpenError> {
+    /// Opens the partition's files, and changes none of them.
+    pub(super) async fn load(env: &Env, found: Found, from: Option<Lsn>) -> Result<Self, OpenError> {
         let (spec, given_up) = (found.spec.clone(), found.is_empty());
-        let opened = found.open(from).await?;
-        let segments = opened.segments;
+        let Opened { segments, checkpoint, past, doubt, steps } = found.open(from).await?;
         let dir = segments.dir();
-        let end = segments.list().last().map_or(0, |active| active.next_offset());
+        let list = segments.list();
+        let end = steps.create.or(list.last().map(Segment::next_offset)).unwrap_or_default();
         let mut rebuild = Self {
             env: env.clone(),
             segments,
-            log_start: 0,
-            log_end: end,
+            reach: Reach { log_end: end, given_up, ..Reach::default() },
             epochs: EpochCache::default(),
             producers: Producers::default(),
-            covered: Lsn::default(),
-            checkpointed_to: 0,
             applied: None,
             replayed_to: 0,
-            given_up,
             uncheckpointed: false,
-            doubt: None,
+            doubt,
+            steps,
             gathered: Vec::new(),
             gathered_bytes: 0,
             uncovered: VecDeque::new(),
@@ -227,24 +181,35 @@ impl Rebuild {
             dir,
             spec,
         };
-        match opened.checkpoint {
+        match checkpoint {
             Some(checkpoint) => rebuild.start_from(checkpoint)?,
             None => {
                 // Without a checkpoint, nothing was ever removed at the front, except what was given up.
-                rebuild.log_start = rebuild.segments.list().first().map_or(0, Segment::base_offset);
+                rebuild.reach.log_start = list.first().map(Segment::base_offset).unwrap_or(end);
                 rebuild.remember_segments(0).await?;
             }
         }
-        if let Some(past) = opened.past {
-            rebuild.remember_segments(rebuild.log_end).await?;
-            rebuild.uncheckpointed = end > rebuild.log_end;
-            (rebuild.log_end, rebuild.checkpointed_to) = (end, end);
-            (rebuild.covered, rebuild.doubt) = (past.covered, past.doubt);
+        if let Some(past) = past {
+            rebuild.remember_segments(rebuild.reach.log_end).await?;
+            rebuild.uncheckpointed = end > rebuild.reach.log_end;
+            (rebuild.reach.log_end, rebuild.reach.checkpointed_to) = (end, end);
+            rebuild.reach.covered = past.covered;
             if rebuild.uncheckpointed {
                 rebuild.uncovered.push_back((past.covered, end));
             }
         }
         Ok(rebuild)
+    }
+
+    /// Does to the files what opening them has decided: nothing refuses the start any more.
+    pub(super) async fn settle(&mut self) -> Result<(), OpenError> {
+        let steps = std::mem::take(&mut self.steps);
+        steps.take(&self.env, self.spec.key, &self.spec.config, &self.segments).await
+    }
+
+    /// That records between what there is and `found` are lost.
+    pub(super) fn gap(&self, log_end: i64, found: i64) -> OpenError {
+        OpenError::Gap { topic: self.spec.topic.clone(), partition: self.spec.key, log_end, found }
     }
 
     /// Without a checkpoint, the batches in the segment files say what their producers and leader epochs were; those from
@@ -253,8 +218,16 @@ impl Rebuild {
         for segment in self.segments.list().iter() {
             let (mut offset, end) = (segment.base_offset().max(from), segment.next_offset());
             while offset < end {
-                let read = segment.read(offset, GATHERED_BYTES_MAX, end).await;
-                let runs = read.map_err(|error| OpenError::Segment { dir: self.dir.clone(), error })?;
+                let runs = match segment.read(offset, GATHERED_BYTES_MAX, end).await {
+                    // A closed segment is served around what is damaged in it, and says what it can.
+                    Err(SegmentError::Damaged { .. }) if segment.sealed().is_some() => {
+                        let next = segment.behind_damage(offset).await.map_err(|error| self.at(error))?;
+                        offset = next.unwrap_or(end);
+                        continue;
+                    }
+                    Err(SegmentError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => break,
+                    read => read.map_err(|error| self.at(error))?,
+                };
                 let batches = runs.into_iter().map(RecordBatch::split).collect::<Result<Vec<_>, _>>();
                 let batches = batches.map_err(|error| self.unreadable(io::Error::other(error)))?.concat();
                 let Some(last) = batches.last().map(RecordBatch::last_offset) else {
@@ -275,10 +248,10 @@ impl Rebuild {
     }
 
     fn start_from(&mut self, checkpoint: Checkpoint) -> Result<(), OpenError> {
-        self.log_start = checkpoint.log_start;
-        self.log_end = checkpoint.next_offset;
-        self.checkpointed_to = checkpoint.next_offset;
-        self.covered = checkpoint.lsn;
+        self.reach.log_start = checkpoint.log_start;
+        self.reach.log_end = checkpoint.next_offset;
+        self.reach.checkpointed_to = checkpoint.next_offset;
+        self.reach.covered = checkpoint.lsn;
         let epochs = checkpoint.epochs.iter();
         self.epochs = EpochCache::from_entries(
             epochs.map(|&EpochStart { leader_epoch, start_offset }| (leader_epoch, start_offset)),
@@ -288,8 +261,8 @@ impl Rebuild {
         Ok(())
     }
 
-    async fn apply(&mut self, lsn: Lsn, entry: Entry) -> Result<(), OpenError> {
-        if lsn <= self.covered {
+    pub(super) async fn apply(&mut self, lsn: Lsn, entry: Entry) -> Result<(), OpenError> {
+        if lsn <= self.reach.covered {
             return Ok(());
         }
         crate::sometimes!("log.entry_replayed");
@@ -305,15 +278,15 @@ impl Rebuild {
             }
             Entry::Truncate { end_offset, .. } => self.truncate(end_offset).await?,
             Entry::LogStart { offset, .. } => {
-                self.log_start = self.log_start.max(offset);
-                self.epochs.advance_start(self.log_start);
+                self.reach.log_start = self.reach.log_start.max(offset);
+                self.epochs.advance_start(self.reach.log_start);
             }
             Entry::EpochStart { leader_epoch, start_offset, .. } => self.epochs.begin(leader_epoch, start_offset),
             Entry::Drop { .. } => {}
         }
         match self.uncovered.back_mut() {
-            Some(last) if last.0 == lsn => last.1 = self.log_end,
-            _ => self.uncovered.push_back((lsn, self.log_end)),
+            Some(last) if last.0 == lsn => last.1 = self.reach.log_end,
+            _ => self.uncovered.push_back((lsn, self.reach.log_end)),
         }
         Ok(())
     }
@@ -323,27 +296,21 @@ impl Rebuild {
         // The entries of a partition follow each other; one that does not is from another life of its file.
         crate::sometimes!("never.log.replay_goes_back", base_offset < self.replayed_to);
         self.replayed_to = last_offset + 1;
-        if last_offset < self.log_end {
-            crate::sometimes!("log.replay_skipped");
-            return Ok(());
+        let log_end = self.reach.log_end;
+        match self.reach.append(base_offset, last_offset) {
+            Append::Held => {
+                crate::sometimes!("log.replay_skipped");
+                return Ok(());
+            }
+            Append::Gap => return Err(self.gap(log_end, base_offset)),
+            Append::Next { lost: Some(lost) } => {
+                let dir = self.dir.display();
+                tracing::warn!(%dir, ?lost, "the directory is empty: its records are given up, those in the write-ahead log are kept");
+            }
+            Append::Next { lost: None } => {}
         }
-        if std::mem::take(&mut self.given_up) && base_offset > self.log_end {
-            let (dir, lost) = (self.dir.display(), self.log_end..base_offset);
-            tracing::warn!(%dir, ?lost, "the directory is empty: its records are given up, those in the write-ahead log are kept");
-            (self.log_start, self.log_end) = (base_offset, base_offset);
-        }
-        if base_offset != self.log_end {
-            return Err(OpenError::Gap {
-                topic: self.spec.topic.clone(),
-                partition: self.spec.key,
-                log_end: self.log_end,
-                found: base_offset,
-            });
-        }
-        self.doubt = None;
         self.epochs.begin(batch.leader_epoch(), base_offset);
         self.remember(&batch, base_offset);
-        self.log_end = last_offset + 1;
         self.gathered_bytes += batch.size();
         self.gathered.push(batch);
         Ok(())
@@ -358,11 +325,7 @@ impl Rebuild {
 
     async fn truncate(&mut self, end_offset: i64) -> Result<(), OpenError> {
         self.replayed_to = self.replayed_to.min(end_offset);
-        // Only what is not durable is ever taken back, and only what is durable is checkpointed: a cut below the
-        // checkpoint had been made before it, in a block that it covers in part. Cutting the files there once more
-        // would leave them shorter than their checkpoint, should this recovery be interrupted.
-        if end_offset >= self.log_end || end_offset < self.checkpointed_to {
-            crate::sometimes!("log.replay_cut_skipped", end_offset < self.checkpointed_to);
+        if !self.reach.cuts(end_offset) {
             return Ok(());
         }
         let kept = self.gathered.partition_point(|batch| batch.last_offset() < end_offset);
@@ -375,7 +338,7 @@ impl Rebuild {
         }
         self.producers.truncate(end_offset);
         self.epochs.truncate(end_offset);
-        self.log_end = end_offset;
+        self.reach.log_end = end_offset;
         for (_, end) in &mut self.uncovered {
             *end = end_offset.min(*end);
         }
@@ -410,15 +373,12 @@ impl Rebuild {
     /// Makes what was applied durable: afterwards the write-ahead log is not needed for this partition, unless something
     /// is left `uncovered`.
     async fn finish(&mut self) -> Result<(), OpenError> {
-        if let Some(doubt) = self.doubt.take() {
-            return Err(doubt);
-        }
-        let Some(applied) = self.applied.or(self.uncheckpointed.then_some(self.covered)) else {
+        let Some(applied) = self.applied.or(self.uncheckpointed.then_some(self.reach.covered)) else {
             return Ok(());
         };
         match self.cover(applied).await {
             Ok(()) => {
-                self.covered = applied;
+                self.reach.covered = applied;
                 self.uncovered.clear();
             }
             Err(error) if error.is_transient() => {
@@ -435,14 +395,14 @@ impl Rebuild {
         self.write().await?;
         let mut writer = self.segments.write().await;
         // A partition all of whose records lie in the write-ahead log may still lack its directory.
-        writer.create_directory(&self.spec.config, self.log_end).await?;
+        writer.create_directory(&self.spec.config, self.reach.log_end).await?;
         writer.flush().await?;
         let stored = writer.checkpoint(|segment, position, next_offset| Checkpoint {
             lsn: applied,
             segment,
             position,
             next_offset,
-            log_start: self.log_start,
+            log_start: self.reach.log_start,
             epochs: epoch_starts(&self.epochs),
             producers: self.producers.encode(next_offset),
         });
@@ -451,11 +411,11 @@ impl Rebuild {
 
     fn into_recovered(self) -> (PartitionSpec, Recovered) {
         let recovered = Recovered {
-            log_start: self.log_start,
-            log_end: self.log_end,
+            log_start: self.reach.log_start,
+            log_end: self.reach.log_end,
             epochs: self.epochs,
             producers: self.producers,
-            flushed_lsn: self.covered,
+            flushed_lsn: self.reach.covered,
             segments: self.segments,
             unwritten: self.gathered,
             uncovered: self.uncovered,
@@ -504,12 +464,12 @@ mod tests {
             let context = SegmentContext::new(env.clone(), 1, 1);
             let found = open::look(&env, &context, &limits.data_dir, spec).await.expect("readable");
             let mut rebuild = Rebuild::load(&env, found, Some(Lsn(1))).await.expect("it loads");
-            let partly_covered = rebuild.covered.next();
+            let partly_covered = rebuild.reach.covered.next();
             let cut = Entry::Truncate { partition: key, end_offset: 0 };
             rebuild.apply(partly_covered, cut).await.expect("applied");
             let again = Entry::Append { partition: key, batches: vec![batch] };
             rebuild.apply(partly_covered, again).await.expect("applied");
-            assert_eq!((rebuild.log_end, rebuild.segments.list()[0].next_offset()), (3, 3));
+            assert_eq!((rebuild.reach.log_end, rebuild.segments.list()[0].next_offset()), (3, 3));
             assert!(rebuild.gathered.is_empty(), "what follows the cut in its block is there already");
         });
     }

@@ -31,11 +31,11 @@ pub(super) struct Segments {
 
 /// What only the writer needs.
 pub(super) struct Writer {
-    env: Env,
-    context: SegmentContext,
+    pub(super) env: Env,
+    pub(super) context: SegmentContext,
     key: PartitionKey,
     /// What is on disk; `None` until the directory has been made.
-    files: Option<Files>,
+    pub(super) files: Option<Files>,
     pub(super) messages_since_flush: u64,
     pub(super) bytes_since_checkpoint: u64,
 }
@@ -88,6 +88,11 @@ impl Segments {
         self.dir.path().to_owned()
     }
 
+    /// The same with how its files are called.
+    pub(super) fn partition_dir(&self) -> &PartitionDir {
+        &self.dir
+    }
+
     /// The segments of this moment.
     pub(super) fn list(&self) -> List {
         Arc::clone(&self.list.read().expect("no holder of the lock panics"))
@@ -98,7 +103,7 @@ impl Segments {
         SegmentsWriter { segments: self, writer: self.writer.lock().await }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Segment>)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Vec<Segment>)) {
         let mut list = self.list.write().expect("no holder of the lock panics");
         let mut changed = Vec::clone(&list);
         change(&mut changed);
@@ -108,7 +113,7 @@ impl Segments {
 
 /// The one writer of a partition's segments, for as long as it is held.
 pub(super) struct SegmentsWriter<'a> {
-    segments: &'a Segments,
+    pub(super) segments: &'a Segments,
     pub(super) writer: tokio::sync::MutexGuard<'a, Writer>,
 }
 

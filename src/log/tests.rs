@@ -1,8 +1,10 @@
 //! The partition log on the real file system: appending, reading back, and coming back after a stop and after a crash.
 
+mod advice;
 mod damage;
 #[expect(clippy::disallowed_types, reason = "the end of a process is seen from another one")]
 mod panic_tests;
+mod repair;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -161,14 +161,15 @@ impl DataFolder {
         self.formatted
     }
 
-    /// Marks a new folder as used. Call once everything else that a first start creates is durable. Refuses if it `holds`
-    /// data all the same.
-    pub async fn format(&mut self, env: &Env, holds: bool) -> Result<(), FolderError> {
+    /// Refuses a folder without identity whose metadata `holds` something all the same.
+    pub fn check(&self, holds: bool) -> Result<(), FolderError> {
+        if holds && !self.formatted { Err(FolderError::Lost(self.path.join(FILE))) } else { Ok(()) }
+    }
+
+    /// Marks a new folder as used. Call once everything else that a first start creates is durable.
+    pub async fn format(&mut self, env: &Env) -> Result<(), FolderError> {
         if self.formatted {
             return Ok(());
-        }
-        if holds {
-            return Err(FolderError::Lost(self.path.join(FILE)));
         }
         let fail = |source| FolderError::Io { action: "write to", path: self.path.clone(), source };
         let mut text = format!("version={FORMAT}\ncluster.id={}\nnode.id={}\n", self.cluster_id, self.broker_id);

@@ -37,17 +37,17 @@ use super::command::Command;
 use super::end::End;
 use super::image::{ClusterImage, LogId};
 use super::snapshot::{self, SnapshotError};
-use crate::io::{Env, File, OpenMode, is_no_space};
+use crate::io::{Env, File, OpenMode};
 use crate::storage::durable;
 
 const MAGIC: &[u8; 8] = b"KILOMLOG";
 const FORMAT: u32 = 1;
-const FILE_HEADER_LEN: usize = 24;
+pub(super) const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 32;
 /// No command is longer (ten thousand partitions take less than one MiB).
 const COMMAND_LEN_MAX: usize = 16 << 20;
-const SNAPSHOT: &str = "snapshot";
-const SNAPSHOT_TEMPORARY: &str = "snapshot.tmp";
+pub(super) const SNAPSHOT: &str = "snapshot";
+pub(super) const SNAPSHOT_TEMPORARY: &str = "snapshot.tmp";
 
 /// Why the metadata log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -134,28 +134,13 @@ pub enum LogError {
 
 /// The log, open for appending.
 pub(super) struct MetadataLog {
-    env: Env,
-    dir: PathBuf,
-    path: PathBuf,
-    file: File,
-    len: u64,
-    durable: u64,
-    end: End,
-}
-
-/// What must be there.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    expect: Expect,
-    /// Entries up to this one.
-    flushed: u64,
-}
-
-impl Known {
-    fn check_end(self, dir: &Path, image: &ClusterImage) -> Result<(), LogError> {
-        let (found, flushed) = (image.applied().index, self.flushed);
-        if found < flushed { Err(LogError::Cut { dir: dir.to_owned(), found, flushed }) } else { Ok(()) }
-    }
+    pub(super) env: Env,
+    pub(super) dir: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) len: u64,
+    pub(super) durable: u64,
+    pub(super) end: End,
 }
 
 /// Whether a log must be there.
@@ -168,122 +153,7 @@ pub(super) enum Expect {
 }
 
 impl MetadataLog {
-    /// Opens or creates the log in `dir` and reads it into an image.
-    pub(super) async fn open(env: &Env, dir: &Path, expect: Expect) -> Result<(Self, ClusterImage), LogError> {
-        let disk = env.disk();
-        disk.create_dir_all(dir).await.map_err(fail("create", dir))?;
-        if let Some(parent) = dir.parent() {
-            disk.sync_dir(parent).await.map_err(fail("flush", parent))?;
-        }
-        let mut image = ClusterImage::default();
-        let temporary = dir.join(SNAPSHOT_TEMPORARY);
-        if disk.exists(&temporary).await.map_err(fail("look for", &temporary))? {
-            disk.remove_file(&temporary).await.map_err(fail("remove", &temporary))?;
-        }
-        let path = dir.join(SNAPSHOT);
-        if disk.exists(&path).await.map_err(fail("look for", &path))? {
-            let bytes = read_file(env, &path).await?;
-            image = snapshot::decode(&bytes).map_err(|error| LogError::Snapshot(path.clone(), error))?;
-        }
-        let end = End::path(dir);
-        let flushed = End::read(env, dir).await.map_err(fail("read", &end))?;
-        let known = Known { expect, flushed };
-        let files = without_empty(env, log_files(env, dir).await?).await?;
-        if files.is_empty() && image == ClusterImage::default() {
-            if expect == Expect::MustExist {
-                return Err(LogError::Missing(dir.to_owned()));
-            }
-            known.check_end(dir, &image)?;
-            return Ok((Self::create(env, dir, 1).await?, image));
-        }
-        let last = files.len().saturating_sub(1);
-        let mut open = None;
-        for (number, (first, path)) in files.into_iter().enumerate() {
-            let position = if number == last { Position::Last } else { Position::Earlier };
-            open = Self::read(env, dir, &path, first, position, known, &mut image).await?.or(open);
-        }
-        known.check_end(dir, &image)?;
-        match open {
-            Some(log) => Ok((log, image)),
-            None => Ok((Self::create(env, dir, image.applied().index + 1).await?, image)),
-        }
-    }
-
-    /// Reads one file into `image`. `None` if it was an unfinished one and has been removed.
-    async fn read(
-        env: &Env,
-        dir: &Path,
-        path: &Path,
-        first: u64,
-        position: Position,
-        known: Known,
-        image: &mut ClusterImage,
-    ) -> Result<Option<Self>, LogError> {
-        let bytes = read_file(env, path).await?;
-        match read_header(&bytes) {
-            Header::Good(found) if found == first => {}
-            Header::Newer(found) => return Err(LogError::Newer { path: path.to_owned(), found }),
-            Header::Good(_) | Header::Torn => {
-                // The first log of a folder that has been in use was flushed with its header.
-                let was_whole = known.expect == Expect::MustExist && *image == ClusterImage::default();
-                if position == Position::Earlier || bytes.len() > FILE_HEADER_LEN || was_whole {
-                    return Err(LogError::Header(path.to_owned()));
-                }
-                known.check_end(dir, image)?;
-                crate::sometimes!("metadata.torn_new_log");
-                env.disk().remove_file(path).await.map_err(fail("remove", path))?;
-                env.disk().sync_dir(dir).await.map_err(fail("flush", dir))?;
-                return Ok(None);
-            }
-        }
-        let wanted = image.applied().index + 1;
-        if first > wanted {
-            return Err(LogError::Gap { path: path.to_owned(), found: first, wanted });
-        }
-        let good = replay(path, &bytes, first, image)?;
-        if let Some(index) = good.broken {
-            if let Some(witness) = find_witness(&bytes, good.len, index) {
-                return Err(LogError::Damaged { path: path.to_owned(), position: good.len as u64, index, witness });
-            }
-            if position == Position::Earlier {
-                return Err(LogError::Damaged {
-                    path: path.to_owned(),
-                    position: good.len as u64,
-                    index,
-                    witness: index,
-                });
-            }
-        }
-        if position == Position::Last {
-            known.check_end(dir, image)?;
-        }
-        let file = env.disk().open(path, OpenMode::ReadWrite).await.map_err(fail("open", path))?;
-        if good.len < bytes.len() {
-            crate::sometimes!("metadata.torn_tail");
-            file.set_len(good.len as u64).await.map_err(fail("cut", path))?;
-        }
-        // What was read may be in the page cache only, and even count as clean there.
-        let unproven = bytes.slice(good.unproven..good.len);
-        match file.write_at(good.unproven as u64, vec![unproven]).await {
-            // On file systems that never write in place even this can meet a full disk; reading must go on then.
-            Err(error) if !is_no_space(&error) => return Err(fail("write again", path)(error)),
-            _ => file.sync_data().await.map_err(fail("flush", path))?,
-        }
-        let durable = image.applied().index;
-        let end = End::open(env, dir).await;
-        end.say(durable).await;
-        Ok(Some(Self {
-            env: env.clone(),
-            dir: dir.to_owned(),
-            path: path.to_owned(),
-            file,
-            len: good.len as u64,
-            durable,
-            end,
-        }))
-    }
-
-    async fn create(env: &Env, dir: &Path, first: u64) -> Result<Self, LogError> {
+    pub(super) async fn create(env: &Env, dir: &Path, first: u64) -> Result<Self, LogError> {
         let path = dir.join(format!("log-{first:020}"));
         let mut header = BytesMut::with_capacity(FILE_HEADER_LEN);
         header.put_slice(MAGIC);
@@ -368,19 +238,13 @@ pub(super) enum AppendError {
     Stuck(io::Error),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Position {
-    Earlier,
-    Last,
-}
-
-enum Header {
+pub(super) enum Header {
     Good(u64),
     Newer(u32),
     Torn,
 }
 
-fn read_header(bytes: &Bytes) -> Header {
+pub(super) fn read_header(bytes: &Bytes) -> Header {
     if bytes.len() < FILE_HEADER_LEN || &bytes[..8] != MAGIC {
         return Header::Torn;
     }
@@ -426,16 +290,16 @@ fn read_record(bytes: &Bytes, at: usize) -> Option<Record> {
     Some(Record { id, durable, command: bytes.slice(at + RECORD_HEADER_LEN..at + len), len })
 }
 
-struct Replayed {
+pub(super) struct Replayed {
     /// Bytes up to the end of the last good record.
-    len: usize,
+    pub(super) len: usize,
     /// From here on no record proves that what was written is durable.
-    unproven: usize,
+    pub(super) unproven: usize,
     /// The entry that should have come next, if bytes follow.
-    broken: Option<u64>,
+    pub(super) broken: Option<u64>,
 }
 
-fn replay(path: &Path, bytes: &Bytes, first: u64, image: &mut ClusterImage) -> Result<Replayed, LogError> {
+pub(super) fn replay(path: &Path, bytes: &Bytes, first: u64, image: &mut ClusterImage) -> Result<Replayed, LogError> {
     let (mut at, mut index) = (FILE_HEADER_LEN, first);
     // The first record of each write: only the newest write may be unproven, with all before it if it is the first.
     let (mut unproven, mut proven) = (0, first.saturating_sub(1));
@@ -462,7 +326,7 @@ fn replay(path: &Path, bytes: &Bytes, first: u64, image: &mut ClusterImage) -> R
 }
 
 /// A record after `from` that was written when entry `index` was durable.
-fn find_witness(bytes: &Bytes, from: usize, index: u64) -> Option<u64> {
+pub(super) fn find_witness(bytes: &Bytes, from: usize, index: u64) -> Option<u64> {
     (from + 1..bytes.len()).find_map(|at| {
         // The checksum is only worth computing where the fixed fields make sense.
         let header = bytes.get(at..at + RECORD_HEADER_LEN)?;
@@ -475,60 +339,18 @@ fn find_witness(bytes: &Bytes, from: usize, index: u64) -> Option<u64> {
     })
 }
 
-/// Log files in `dir` with their first index, in order.
-async fn log_files(env: &Env, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogError> {
-    let names = env.disk().list(dir).await.map_err(fail("list", dir))?;
-    let mut files: Vec<(u64, PathBuf)> = names
-        .into_iter()
-        .filter_map(|path| {
-            let digits = path.file_name()?.to_str()?.strip_prefix("log-")?;
-            (digits.len() == 20).then(|| digits.parse().ok()).flatten().map(|first| (first, path.clone()))
-        })
-        .collect();
-    files.sort();
-    Ok(files)
-}
-
-/// Without the files that hold no entry, which are removed; if none holds one, the last stays.
-async fn without_empty(env: &Env, mut files: Vec<(u64, PathBuf)>) -> Result<Vec<(u64, PathBuf)>, LogError> {
-    let last = files.pop();
-    let mut kept = Vec::with_capacity(files.len() + 1);
-    for (first, path) in files {
-        if is_empty(env, &path).await? {
-            disk_remove(env, &path).await?;
-        } else {
-            kept.push((first, path));
-        }
-    }
-    if let Some((first, path)) = last {
-        if !kept.is_empty() && is_empty(env, &path).await? {
-            crate::sometimes!("metadata.empty_new_log");
-            disk_remove(env, &path).await?;
-        } else {
-            kept.push((first, path));
-        }
-    }
-    Ok(kept)
-}
-
-/// Whether a file has nothing behind its header, torn or not, of a format that this version writes.
-async fn is_empty(env: &Env, path: &Path) -> Result<bool, LogError> {
-    let bytes = read_file(env, path).await?;
-    Ok(bytes.len() <= FILE_HEADER_LEN && !matches!(read_header(&bytes), Header::Newer(_)))
-}
-
-async fn read_file(env: &Env, path: &Path) -> Result<Bytes, LogError> {
+pub(super) async fn read_file(env: &Env, path: &Path) -> Result<Bytes, LogError> {
     let file = env.disk().open(path, OpenMode::Read).await.map_err(fail("open", path))?;
     let len = file.len().await.map_err(fail("read", path))?;
     let len = usize::try_from(len).expect("a metadata file fits in memory");
     file.read_at(0, len).await.map_err(fail("read", path))
 }
 
-async fn disk_remove(env: &Env, path: &Path) -> Result<(), LogError> {
+pub(super) async fn disk_remove(env: &Env, path: &Path) -> Result<(), LogError> {
     env.disk().remove_file(path).await.map_err(fail("remove", path))
 }
 
-fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError + use<> {
+pub(super) fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError + use<> {
     let path = path.to_owned();
     move |source| LogError::Io { action, path, source }
 }

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::command::Command;
 use super::image::{ClusterImage, LogId, Outcome, Rejection};
 use super::log::{AppendError, Expect, LogError, MetadataLog};
+use super::look::Found;
 use crate::io::{Env, FailStop};
 
 /// Commands that may wait. Past it, proposers do.
@@ -48,6 +49,28 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
+/// Metadata that has been read, and not changed.
+pub struct FoundMetadata(Found);
+
+impl FoundMetadata {
+    /// Whether anything was ever noted in it.
+    pub fn holds(&self) -> bool {
+        self.0.image().applied().index > 0
+    }
+
+    /// Opens it for writing.
+    pub async fn open(self, env: &Env, snapshot_after: u64) -> Result<MetadataStore, LogError> {
+        let (log, image) = self.0.open().await?;
+        let (sender, receiver) = mpsc::channel(QUEUE_LEN);
+        let (publish, image_receiver) = watch::channel(Arc::new(image));
+        // Whoever opens a cluster of one is elected by opening it.
+        let term = publish.borrow().applied().term + 1;
+        let owner = Owner { env: env.clone(), log, publish, term, snapshot_after };
+        env.spawn_core("metadata", owner.run(receiver));
+        Ok(MetadataStore { sender, image: image_receiver, closed: Arc::default() })
+    }
+}
+
 /// The cluster's metadata as this broker holds it. Cheap to clone.
 #[derive(Clone)]
 pub struct MetadataStore {
@@ -61,15 +84,13 @@ impl MetadataStore {
     /// there. A snapshot is written whenever the log has grown past `snapshot_after` bytes. Everything read is durable when
     /// this returns.
     pub async fn open(env: &Env, dir: &Path, formatted: bool, snapshot_after: u64) -> Result<Self, LogError> {
+        Self::look(env, dir, formatted).await?.open(env, snapshot_after).await
+    }
+
+    /// Reads the metadata as [`Self::open`] does, and changes nothing.
+    pub async fn look(env: &Env, dir: &Path, formatted: bool) -> Result<FoundMetadata, LogError> {
         let expect = if formatted { Expect::MustExist } else { Expect::MayBeNew };
-        let (log, image) = MetadataLog::open(env, dir, expect).await?;
-        let (sender, receiver) = mpsc::channel(QUEUE_LEN);
-        let (publish, image_receiver) = watch::channel(Arc::new(image));
-        // Whoever opens a cluster of one is elected by opening it.
-        let term = publish.borrow().applied().term + 1;
-        let owner = Owner { env: env.clone(), log, publish, term, snapshot_after };
-        env.spawn_core("metadata", owner.run(receiver));
-        Ok(Self { sender, image: image_receiver, closed: Arc::default() })
+        Ok(FoundMetadata(Found::look(env, dir, expect).await?))
     }
 
     /// The image as it is now.

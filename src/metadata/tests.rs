@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::*;
 use crate::io::{Env, OpenMode};
@@ -184,6 +184,28 @@ fn a_log_that_ends_before_what_was_flushed_is_refused_and_left_as_it_is() {
     });
 }
 
+/// Where a snapshot could not remove the old file, both are read: the old one ends before what had been flushed, and must
+/// not be taken for the end.
+#[test]
+fn a_refusal_for_the_second_of_two_log_files_is_repeated() {
+    test(|env, dir| async move {
+        let log = filled(&env, &dir, 8, u64::MAX).await.remove(0);
+        let whole = read(&env, &log).await;
+        // Entries 1 to 5, and 6 to 9 in a file of their own, the last one torn.
+        let border = (0..5).fold(24, |at, _| at + 32 + (&whole[at..]).get_u32() as usize);
+        let mut second = whole[..12].to_vec();
+        second.extend(6_u64.to_be_bytes());
+        second.extend(crc32fast::hash(&second).to_be_bytes());
+        second.extend(&whole[border..whole.len() - 3]);
+        overwrite(&env, &log, whole.slice(..border)).await;
+        overwrite(&env, &dir.join("log-00000000000000000006"), second.into()).await;
+        for _ in 0..2 {
+            let error = MetadataStore::open(&env, &dir, true, NEVER).await.err().expect("refused");
+            assert!(matches!(error, LogError::Cut { found: 8, flushed: 9, .. }), "{error}");
+        }
+    });
+}
+
 #[test]
 fn damage_in_the_middle_is_refused_wherever_it_is() {
     test(|env, dir| async move {
@@ -301,7 +323,7 @@ fn a_data_folder_belongs_to_one_broker_and_one_process() {
         assert!(!first.formatted());
         let second = DataFolder::open(&env, &dir, 1, id).await.err();
         assert!(matches!(second, Some(FolderError::InUse(_))), "{second:?}");
-        first.format(&env, false).await.unwrap();
+        first.format(&env).await.unwrap();
         drop(first);
         let again = DataFolder::open(&env, &dir, 1, || unreachable!("the folder has an id")).await.unwrap();
         assert_eq!((again.cluster_id(), again.formatted()), ("cluster", true));

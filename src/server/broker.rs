@@ -1,7 +1,8 @@
 //! A broker from start to stop. `kilo serve` and the simulator start it in the same way.
 //!
-//! Order of a start: lock the data folder; read the metadata; register, which raises the leader epochs; open the logs,
-//! which makes durable whatever a crash left in the page cache; only then listen.
+//! Order of a start: lock the data folder; read the metadata; recover the logs, which makes durable whatever a crash left in
+//! the page cache; register, which raises the leader epochs; only then listen. A start that is refused for what it finds in
+//! the folder has changed no file there but the lock.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,8 +19,8 @@ use super::descriptors::{self, Shares};
 use super::registry::Registry;
 use crate::handlers::{Advertised, BrokerEntry, Context, Settings, partition_specs};
 use crate::io::{Env, Listener, Task, is_no_space, is_too_many_open_files};
-use crate::log::{LogManager, LogManagerConfig, OpenError};
-use crate::metadata::{Command, DataFolder, FolderError, LogError, MetadataStore, ProposeError};
+use crate::log::{LogManager, LogManagerConfig, OpenError, PartitionSpec};
+use crate::metadata::{ClusterImage, Command, DataFolder, FolderError, LogError, MetadataStore, ProposeError};
 use crate::storage::wal::{WalConfig, WalSync};
 use crate::wire::batch::Validation;
 use crate::wire::frame::{FrameLimits, REQUEST_FRAME_BYTES_MAX};
@@ -108,9 +109,10 @@ impl Broker {
         let new_cluster_id = move || KafkaUuid::from_parts(rng.u64(..), rng.u64(..)).to_string();
         let mut folder = DataFolder::open(&env, &dir, config.node_id, new_cluster_id).await?;
         let snapshot_after = u64::try_from(config.metadata_log_snapshot_bytes).unwrap_or(u64::MAX);
-        let metadata = MetadataStore::open(&env, &dir.join(METADATA_DIR), folder.formatted(), snapshot_after).await?;
-        let holds = metadata.image().applied().index > 0;
-        if let Err(error) = folder.format(&env, holds).await {
+        let found = MetadataStore::look(&env, &dir.join(METADATA_DIR), folder.formatted()).await?;
+        folder.check(found.holds())?;
+        let metadata = found.open(&env, snapshot_after).await?;
+        if let Err(error) = folder.format(&env).await {
             metadata.close().await;
             return Err(error.into());
         }
@@ -142,6 +144,13 @@ impl Broker {
         metadata: &MetadataStore,
     ) -> Result<(Arc<ConnectionContext>, watch::Sender<bool>, Box<dyn Listener>), StartError> {
         let advertised = config.advertised_listeners.as_ref().unwrap_or(&config.listeners);
+        // With the leader epochs of the start before, until nothing refuses this one.
+        let defaults = config.topic_defaults();
+        let specs = |image: &ClusterImage| -> Vec<PartitionSpec> {
+            image.topics().flat_map(|topic| partition_specs(&defaults, topic, config.node_id)).collect()
+        };
+        let before = specs(&metadata.image());
+        let recovered = LogManager::recover(env, log_config(config, shares, folder.path()), before).await?;
         let command = Command::RegisterBroker {
             broker_id: config.node_id,
             host: advertised.host.clone(),
@@ -155,14 +164,13 @@ impl Broker {
             Err(ProposeError::Storage(why)) if metadata.image().broker(config.node_id).is_some() => {
                 tracing::warn!("this start cannot be noted in the metadata, going on as the start before it: {why}");
             }
-            registered => {
-                registered?;
+            Err(error) => {
+                recovered.abandon().await;
+                return Err(error.into());
             }
+            Ok(_) => {}
         }
-        let image = metadata.image();
-        let defaults = config.topic_defaults();
-        let specs = image.topics().flat_map(|topic| partition_specs(&defaults, topic, config.node_id)).collect();
-        let logs = LogManager::open(env, log_config(config, shares, folder.path()), specs).await?;
+        let logs = recovered.lead(&specs(&metadata.image())).await;
         let listener = match listen(env, &config.listeners).await {
             Ok(listener) => listener,
             Err(source) => {

@@ -5,6 +5,7 @@ mod apis;
 mod connections;
 mod excess;
 mod lifecycle;
+mod refusals;
 
 use std::path::Path;
 use std::time::Duration;

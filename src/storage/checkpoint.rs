@@ -101,7 +101,10 @@ pub enum DecodeError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No slot is whole and at least one was written: the state that goes with the segments is lost.
-    #[error("no checkpoint is whole: slot a {a}, slot b {b}")]
+    #[error(
+        "no checkpoint is whole: slot a {a}, slot b {b}. Restore them from a copy of the data folder; or, to go by the records \
+         in the segment files alone, move checkpoint.a and checkpoint.b elsewhere and start again"
+    )]
     Damaged {
         /// What is wrong with `checkpoint.a`.
         a: DecodeError,

@@ -101,6 +101,12 @@ impl OffsetIndex {
         Some(IndexEntry { offset: *entry.key(), position: *entry.value() })
     }
 
+    /// The first entry behind `offset`.
+    pub(crate) fn above(&self, offset: i64) -> Option<IndexEntry> {
+        let entry = self.entries.lower_bound(std::ops::Bound::Excluded(&offset))?;
+        Some(IndexEntry { offset: *entry.key(), position: *entry.value() })
+    }
+
     /// Drops the entries at or behind `position`.
     pub(crate) fn cut(&self, position: u64) {
         while let Some(last) = self.entries.back().filter(|last| *last.value() >= position) {

@@ -21,7 +21,7 @@
 //!   flushes the directory before it answers, so that nothing is removed on the word of a manifest that a power cut
 //!   could take back.
 //! * **A damaged manifest** is not left by a crash (the file is flushed before it gets its name) but by a bad disk:
-//!   [`LoadError::Damaged`]; the caller rebuilds it by scanning the segments.
+//!   [`LoadError::Damaged`]; the caller rebuilds it by reading the segments, none of which it changes.
 
 use std::io;
 use std::path::Path;
@@ -47,6 +47,12 @@ const SEALED_AND_COMPACTED: u8 = SEALED | COMPACTED;
 /// More segments than a partition ever has: bounds what a damaged length can make us read.
 const SEGMENTS_MAX: usize = 1 << 20;
 
+/// The length of a closed segment whose file was missing when the manifest was made anew: it is not known.
+pub const LEN_UNKNOWN: u64 = u64::MAX;
+/// The largest timestamp of a closed segment that could not be read as a whole when the manifest was made anew: later than
+/// any, so that no look-up passes it by.
+pub const MAX_TIMESTAMP_UNKNOWN: i64 = i64::MAX;
+
 /// Which directory a segment's files are in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
@@ -60,11 +66,11 @@ pub enum Tier {
 /// What is fixed about a segment once it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// Length of the `.log` file in bytes.
+    /// Length of the `.log` file in bytes, or [`LEN_UNKNOWN`].
     pub len: u64,
     /// The offset after its last record.
     pub next_offset: i64,
-    /// The largest timestamp of its records in milliseconds; -1 if it has none.
+    /// The largest timestamp of its records in milliseconds, or [`MAX_TIMESTAMP_UNKNOWN`]; -1 if it has none.
     pub max_timestamp: i64,
     /// Whether compaction has left gaps between its offsets.
     pub offsets: OffsetRule,

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use super::*;
 use crate::io::OpenMode;
 
-const OTHER: PartitionKey = PartitionKey { topic: TopicId([8; 16]), index: 0 };
+pub(super) const OTHER: PartitionKey = PartitionKey { topic: TopicId([8; 16]), index: 0 };
 
 /// The partition of [`KEY`], and one that keeps the write-ahead log moving.
-fn two(segment_bytes: u64) -> Vec<PartitionSpec> {
+pub(super) fn two(segment_bytes: u64) -> Vec<PartitionSpec> {
     let other = PartitionSpec { key: OTHER, topic: "others".to_owned(), ..spec(1, 1 << 20) };
     vec![spec(1, segment_bytes), other]
 }
 
 /// Records 0..20 under two checkpoints, to the older of which the write-ahead log does not reach back any more.
-fn idle_partition(dir: &Path, segment_bytes: u64) {
+pub(super) fn idle_partition(dir: &Path, segment_bytes: u64) {
     // A stop would bring the older checkpoint up to the newer one; the last life ends in a crash.
     for (key, from, stops) in [(KEY, 0, true), (KEY, 10, true), (OTHER, 0, false)] {
         block_on_test(|env| async move {
@@ -28,13 +28,13 @@ fn idle_partition(dir: &Path, segment_bytes: u64) {
     }
 }
 
-async fn read_file(env: &Env, path: &Path) -> Bytes {
+pub(super) async fn read_file(env: &Env, path: &Path) -> Bytes {
     let file = env.disk().open(path, OpenMode::Read).await.expect("it is there");
     let len = file.len().await.expect("readable");
     file.read_at(0, usize::try_from(len).expect("small")).await.expect("readable")
 }
 
-async fn write_file(env: &Env, path: &Path, at: u64, bytes: impl Into<Bytes>) {
+pub(super) async fn write_file(env: &Env, path: &Path, at: u64, bytes: impl Into<Bytes>) {
     let file = env.disk().open(path, OpenMode::ReadWrite).await.expect("it is there");
     file.write_at(at, vec![bytes.into()]).await.expect("writable");
 }
@@ -50,7 +50,7 @@ async fn contents(env: &Env, dir: &Path) -> BTreeMap<PathBuf, Bytes> {
 }
 
 /// Damages the newest checkpoint of the partition: flips a bit of it, empties it, removes it.
-async fn lose_newest_checkpoint(env: &Env, dir: &Path, how: usize) {
+pub(super) async fn lose_newest_checkpoint(env: &Env, dir: &Path, how: usize) {
     let mut slots = Vec::new();
     for slot in files(env, dir, ".a").await.into_iter().chain(files(env, dir, ".b").await) {
         let sequence = read_file(env, &slot).await.slice(10..18);

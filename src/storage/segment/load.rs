@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::error::SegmentError;
 use super::index_files::IndexFlush;
+use super::inspect::{next_frame, verified};
 use super::lock::lock;
-use super::open_as::ScanReport;
+use super::open_as::{ScanReport, Unsettled};
 use super::resident::{Resident, Tail};
 use super::state::{Segment, View};
-use super::walk::{Met, WalkError, Walker};
+use super::walk::{WalkError, Walker};
 use crate::io::{File, is_no_space, is_too_many_open_files};
 use crate::storage::durable;
 use crate::storage::frame::{FRAME_HEADER_LEN, FrameError, OffsetRule, Sequence};
@@ -39,19 +40,16 @@ impl Segment {
     }
 
     /// Opens the active segment at its checkpointed length.
-    pub(super) async fn open_known(&self) -> Result<(), SegmentError> {
+    pub(super) async fn open_known(&self) -> Result<Unsettled, SegmentError> {
         let view = self.view().await?;
         let found = self.len_on_disk(&view).await?;
-        crate::sometimes!("segment.cut_to_checkpoint", found > view.len);
-        if found > view.len {
-            view.file.set_len(view.len).await.map_err(|error| self.io_error(error))?;
-        }
         let loaded = self.load_index(&view).await?;
-        let is_stale = lock(&loaded.resident.files).cut;
+        let index = lock(&loaded.resident.files).cut;
         {
             let mut state = self.state();
             state.resident = Some(loaded.resident);
             state.tail = loaded.tail;
+            state.tail_is_dirty = found > view.len;
             // Damage must not stop the others: what is behind it cannot be read, and what comes goes to a new segment.
             state.sealed = loaded.failure.is_some();
         }
@@ -64,15 +62,12 @@ impl Segment {
                  goes on in a new one. Restore the file from a copy to have them back"
             );
         }
-        if is_stale {
-            // An entry for what was cut off must not meet, after the next crash, what will be written in its place.
-            self.write_index_or_warn(IndexFlush::Now).await;
-        }
-        Ok(())
+        // An entry for what is cut off must not meet, after the next crash, what will be written in its place.
+        Ok(Unsettled { cut: found > view.len, written_from: None, index })
     }
 
     /// Opens the active segment at a length that is known and goes on over the valid frames behind it.
-    pub(super) async fn open_past(&self) -> Result<ScanReport, SegmentError> {
+    pub(super) async fn open_past(&self) -> Result<(ScanReport, Unsettled), SegmentError> {
         let view = self.view().await?;
         let found = self.len_on_disk(&view).await?;
         let Loaded { resident, mut tail, failure } = self.load_index(&view).await?;
@@ -82,18 +77,14 @@ impl Segment {
         let sequence = Sequence::new(view.offsets, view.next_offset, -1);
         let walker = Walker::new(view.file.clone(), view.len, found, sequence);
         let (len, next_offset, report) = self.scan(walker, (view.len, view.next_offset), &resident, &mut tail).await?;
-        self.write_again(&view.file, view.len, len).await?;
-        let is_stale = lock(&resident.files).cut;
+        let index = lock(&resident.files).cut;
         {
             let mut state = self.state();
             (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
             state.resident = Some(resident);
             state.tail_is_dirty = len < found;
         }
-        if is_stale {
-            self.write_index_or_warn(IndexFlush::Now).await;
-        }
-        Ok(report)
+        Ok((report, Unsettled { cut: false, written_from: Some(view.len), index }))
     }
 
     /// Takes the valid frames that `walker` meets from `start` on, a position and an offset, into the index. Answers with
@@ -115,35 +106,55 @@ impl Segment {
                 Ok(None) => return Ok((len, next_offset, ScanReport::default())),
                 Err(WalkError::Io(error)) => return Err(self.io_error(error)),
                 Err(WalkError::Frame { position, why }) => {
-                    return Ok((len, next_offset, ScanReport { stopped: Some((position, why)) }));
+                    return Ok((len, next_offset, ScanReport { stopped: Some((position, why)), goes_on: false }));
                 }
             }
         }
     }
 
-    /// Opens the active segment by verifying every frame; cuts the file behind the last valid one.
-    pub(super) async fn open_scanning(&self) -> Result<ScanReport, SegmentError> {
+    /// Opens the active segment by verifying every frame, up to the first invalid one.
+    pub(super) async fn open_scanning(&self) -> Result<(ScanReport, Unsettled), SegmentError> {
         let view = self.view().await?;
         let found = view.file.len().await.map_err(|error| self.io_error(error))?;
         let sequence = Sequence::new(view.offsets, self.0.base_offset, -1);
         let walker = Walker::new(view.file.clone(), 0, found, sequence);
         let resident = Arc::new(Resident::default());
         let mut tail = Tail::default();
-        let (len, next_offset, report) = self.scan(walker, (0, self.0.base_offset), &resident, &mut tail).await?;
-        if len < found {
-            crate::sometimes!("segment.torn_tail");
-            view.file.set_len(len).await.map_err(|error| self.io_error(error))?;
+        let (len, next_offset, mut report) = self.scan(walker, (0, self.0.base_offset), &resident, &mut tail).await?;
+        if let Some((position, _)) = report.stopped {
+            let later = next_frame(&view.file, position + 1, found, next_offset).await;
+            report.goes_on = later.map_err(|error| self.io_error(error))?.is_some();
         }
-        self.write_again(&view.file, 0, len).await?;
         // The index was made anew: whatever is in the files, nothing of it is kept.
         lock(&resident.files).cut = true;
         {
             let mut state = self.state();
             (state.len, state.next_offset, state.tail) = (len, next_offset, tail);
             state.resident = Some(resident);
+            state.tail_is_dirty = len < found;
         }
-        self.write_index_or_warn(IndexFlush::Now).await;
-        Ok(report)
+        Ok((report, Unsettled { cut: len < found, written_from: Some(0), index: true }))
+    }
+
+    /// Does to the files what opening has decided. Again after an error is fine, and so is never.
+    pub async fn settle(&self, unsettled: Unsettled) -> Result<(), SegmentError> {
+        let Unsettled { cut, written_from, index } = unsettled;
+        if cut || written_from.is_some() {
+            let view = self.view().await?;
+            if cut {
+                crate::sometimes!("segment.cut_to_checkpoint", written_from.is_none());
+                crate::sometimes!("segment.torn_tail", written_from.is_some());
+                view.file.set_len(view.len).await.map_err(|error| self.io_error(error))?;
+                self.state().tail_is_dirty = false;
+            }
+            if let Some(from) = written_from {
+                self.write_again(&view.file, from, view.len).await?;
+            }
+        }
+        if index {
+            self.write_index_or_warn(IndexFlush::Now).await;
+        }
+        Ok(())
     }
 
     /// Makes what was scanned durable. It may be in the page cache alone, and count as clean there after a flush that
@@ -322,10 +333,4 @@ fn end_gap(walker: &Walker, view: &View) -> Option<(u64, FrameError)> {
         OffsetRule::Ascending => found <= view.next_offset,
     };
     (!fits).then_some((view.len, FrameError::Gap { expected: view.next_offset, found }))
-}
-
-async fn verified(walker: &mut Walker) -> Result<Option<Met>, WalkError> {
-    let Some(met) = walker.next().await? else { return Ok(None) };
-    walker.frame(&met).await?;
-    Ok(Some(met))
 }

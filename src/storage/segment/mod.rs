@@ -10,8 +10,9 @@
 //!
 //! # What a crash can leave
 //! * **The file of a segment that no manifest lists**: creation was under way. It is garbage, and `create` empties it.
-//! * **Bytes past the flushed position**: whole frames, torn ones, zeros, in any mixture. `open` with a known length cuts
-//!   them off (what is in them is in the write-ahead log); `open` with a scan keeps the valid frames at the front.
+//! * **Bytes past the flushed position**: whole frames, torn ones, zeros, in any mixture. `settle` after
+//!   an `open` with a known length cuts them off (what is in them is in the write-ahead log); after one with a scan it keeps
+//!   the valid frames at the front.
 //! * **A file shorter than its known length, or damage before it**: not left by a crash, for that part was flushed.
 //!   [`SegmentError::Short`], [`SegmentError::Damaged`]. A segment whose last frames cannot be walked opens as closed.
 //! * **Index files missing, short, torn or stale**: see [`super::index`]. They are completed by walking the segment, and
@@ -20,6 +21,7 @@
 mod error;
 mod hints;
 mod index_files;
+mod inspect;
 mod load;
 mod lock;
 mod open;
@@ -37,6 +39,7 @@ mod write;
 mod tests;
 
 pub use error::SegmentError;
-pub use open_as::{OpenAs, ScanReport};
+pub use inspect::{Inspected, inspect};
+pub use open_as::{OpenAs, ScanReport, Unsettled};
 pub use state::{Segment, SegmentContext, SegmentOptions};
 pub use times::{TimestampedOffset, first_at_or_after};

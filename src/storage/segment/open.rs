@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::error::SegmentError;
-use super::open_as::{OpenAs, ScanReport};
+use super::open_as::{OpenAs, ScanReport, Unsettled};
 use super::state::{Segment, SegmentContext, SegmentOptions, State};
 use crate::io::{Env, OpenMode};
 use crate::storage::durable;
@@ -38,7 +38,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Opens a segment, by what is known about it.
+    /// Opens a segment, by what is known about it, and settles it.
     pub async fn open(
         context: &SegmentContext,
         dir: &PartitionDir,
@@ -46,30 +46,37 @@ impl Segment {
         options: SegmentOptions,
         how: OpenAs,
     ) -> Result<(Self, ScanReport), SegmentError> {
-        match how {
+        let (segment, report, unsettled) = Self::look(context, dir, base_offset, options, how).await?;
+        segment.settle(unsettled).await?;
+        Ok((segment, report))
+    }
+
+    /// Opens a segment, by what is known about it, and changes nothing. It can be read; [`settle`](Self::settle) comes
+    /// before anything is written to it.
+    pub async fn look(
+        context: &SegmentContext,
+        dir: &PartitionDir,
+        base_offset: i64,
+        options: SegmentOptions,
+        how: OpenAs,
+    ) -> Result<(Self, ScanReport, Unsettled), SegmentError> {
+        let state = match how {
             OpenAs::Sealed(sealed) => {
-                let state = State::new(sealed.len, sealed.next_offset, sealed.max_timestamp, sealed.offsets, true);
-                Ok((Self::with(context, dir, base_offset, options, state), ScanReport::default()))
+                State::new(sealed.len, sealed.next_offset, sealed.max_timestamp, sealed.offsets, true)
             }
-            OpenAs::Known { len, next_offset } => {
-                let state = State::new(len, next_offset, -1, OffsetRule::Dense, false);
-                let segment = Self::with(context, dir, base_offset, options, state);
-                segment.open_known().await?;
-                Ok((segment, ScanReport::default()))
+            OpenAs::Known { len, next_offset } | OpenAs::Past { len, next_offset } => {
+                State::new(len, next_offset, -1, OffsetRule::Dense, false)
             }
-            OpenAs::Past { len, next_offset } => {
-                let state = State::new(len, next_offset, -1, OffsetRule::Dense, false);
-                let segment = Self::with(context, dir, base_offset, options, state);
-                let report = segment.open_past().await?;
-                Ok((segment, report))
-            }
-            OpenAs::Scan(rule) => {
-                let state = State::new(0, base_offset, -1, rule, false);
-                let segment = Self::with(context, dir, base_offset, options, state);
-                let report = segment.open_scanning().await?;
-                Ok((segment, report))
-            }
-        }
+            OpenAs::Scan(rule) => State::new(0, base_offset, -1, rule, false),
+        };
+        let segment = Self::with(context, dir, base_offset, options, state);
+        let (report, unsettled) = match how {
+            OpenAs::Sealed(_) => Default::default(),
+            OpenAs::Known { .. } => (ScanReport::default(), segment.open_known().await?),
+            OpenAs::Past { .. } => segment.open_past().await?,
+            OpenAs::Scan(_) => segment.open_scanning().await?,
+        };
+        Ok((segment, report, unsettled))
     }
 
     /// Removes its files. Readers that are under way finish; the names are gone for good after a directory flush. For

@@ -5,9 +5,11 @@
 //! 2. Claims: the headers of the newest file (and of files whose start is unreadable) say up to where the log was flushed
 //!    and from where it is needed. Both only ever rise, so the newest say the most. A header is believed even if the
 //!    payload behind it is torn: what it says was true when it was written.
-//! 3. Replay: from the floor on, each block must have the next number. A file ends where the next file's first block
+//! 3. Reading: from the floor on, each block must have the next number. A file ends where the next file's first block
 //!    takes over. At the first number that is missing the log ends; if a claim says that this block was flushed,
 //!    the log is damaged.
+//! 4. Replay: the same once more, and now the entries are applied and files may be changed. A start that is refused has
+//!    changed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -36,9 +38,20 @@ pub type VisitError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Takes the entries of a replay.
 pub trait ReplayVisitor: Send {
-    /// Comes once, before the first entry, and before anything else of the data folder has been changed: the log still
-    /// has every entry from block `from` on. `None` if it has no block at all.
+    /// Comes once, before anything else: the log still has every entry from block `from` on. `None` if it has no block at
+    /// all, or may lack some because its list of files is gone. Changes nothing, for the log may yet turn out to be
+    /// damaged.
     fn begins(&mut self, _from: Option<Lsn>) -> BoxFuture<'_, Result<(), VisitError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The next entry of the first reading, which is there to refuse what cannot be applied.
+    fn check(&mut self, _lsn: Lsn, _entry: &Entry) -> Result<(), VisitError> {
+        Ok(())
+    }
+
+    /// Comes once, when the whole log has been read and found good: nothing has been changed in the data folder so far.
+    fn decided(&mut self) -> BoxFuture<'_, Result<(), VisitError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -100,6 +113,15 @@ struct Replayed {
     at: Option<LogEnd>,
     /// The last block found in each file of the chain; missing for files that hold nothing of the log.
     last: BTreeMap<SlotNumber, Lsn>,
+    /// The file in which a block is missing, and where.
+    missing: Option<(PathBuf, End)>,
+}
+
+/// Which reading of the log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    Check,
+    Apply,
 }
 
 fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> WalOpenError + use<'a> {
@@ -115,7 +137,7 @@ pub(super) async fn recover(
     visitor: &mut dyn ReplayVisitor,
 ) -> Result<Recovered, WalOpenError> {
     let mut list = FileList::load(env, dir).await?;
-    let files = survey(env, dir, config, &list).await?;
+    let Survey { files, unfinished } = survey(env, dir, config, &list).await?;
     let mut chain: Vec<&SlotFile> = files.iter().filter(|file| file.first.is_some()).collect();
     chain.sort_by_key(|file| file.first.map(|first| first.file_sequence));
     let (claims, highest_sequence) = claims(&files, chain.last().copied()).await?;
@@ -124,10 +146,21 @@ pub(super) async fn recover(
         let list = list.path();
         tracing::warn!(list = %list.display(), "the list of the write-ahead log's files is gone: what is there counts");
     }
-    let begun = visitor.begins((!chain.is_empty()).then_some(from)).await;
+    // Without the list nobody knows whether the newest file is missing.
+    let has_all = list.exists() && !chain.is_empty();
+    let begun = visitor.begins(has_all.then_some(from)).await;
     begun.map_err(|source| WalOpenError::Visitor { lsn: from, source })?;
 
-    let replayed = replay(&files, &chain, from, claims.durable_below, visitor).await?;
+    let read = replay(&chain, from, Pass::Check, visitor).await?;
+    judge(&files, &read, claims.durable_below)?;
+    read.warn();
+    visitor.decided().await.map_err(|source| WalOpenError::Visitor { lsn: from, source })?;
+    create_dir(env, dir).await?;
+    for path in unfinished {
+        env.disk().remove_file(&path).await.map_err(failed("remove", &path))?;
+    }
+    let replayed = replay(&chain, from, Pass::Apply, visitor).await?;
+    judge(&files, &replayed, read.end)?;
     let next_lsn = replayed.end.max(known.checkpointed.next());
     if next_lsn > replayed.end && known.checkpointed > Lsn(0) {
         let (end, checkpointed) = (replayed.end, known.checkpointed);
@@ -168,12 +201,22 @@ pub(super) async fn recover(
     Ok(Recovered { start, slots, files: handles, list, end: replayed.at })
 }
 
-/// All whole slot files, opened, with their first headers. Removes unfinished ones, which no list has.
-async fn survey(env: &Env, dir: &Path, config: &WalConfig, list: &FileList) -> Result<Vec<SlotFile>, WalOpenError> {
+/// The slot files there are.
+struct Survey {
+    /// All whole ones, opened, with their first headers.
+    files: Vec<SlotFile>,
+    /// Those that were being made, which no list has.
+    unfinished: Vec<PathBuf>,
+}
+
+async fn survey(env: &Env, dir: &Path, config: &WalConfig, list: &FileList) -> Result<Survey, WalOpenError> {
     let disk = env.disk();
-    create_dir(env, dir).await?;
-    let mut files = Vec::new();
-    for path in disk.list(dir).await.map_err(failed("list", dir))? {
+    let (mut files, mut unfinished) = (Vec::new(), Vec::new());
+    let paths = match disk.list(dir).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        listed => listed.map_err(failed("list", dir))?,
+    };
+    for path in paths {
         let Some(slot) = slot_number(&path) else { continue };
         let file = disk.open(&path, OpenMode::ReadWrite).await.map_err(failed("open", &path))?;
         let bytes = file.len().await.map_err(failed("read", &path))?;
@@ -189,12 +232,12 @@ async fn survey(env: &Env, dir: &Path, config: &WalConfig, list: &FileList) -> R
         // No block is in a file before it is listed; one that is not may even stand in the page cache alone.
         let is_unfinished = !list.has(slot) && (list.exists() || !is_whole);
         if first.is_none() && is_unfinished && is_zero(&page) {
-            disk.remove_file(&path).await.map_err(failed("remove", &path))?;
+            unfinished.push(path);
             continue;
         }
         files.push(SlotFile { slot, path, file, bytes, first });
     }
-    Ok(files)
+    Ok(Survey { files, unfinished })
 }
 
 /// Makes sure that the directory exists, and that it and the parents that had to be made survive a power cut. Its own
@@ -265,17 +308,15 @@ fn limits(chain: &[&SlotFile]) -> Vec<Lsn> {
 }
 
 async fn replay(
-    files: &[SlotFile],
     chain: &[&SlotFile],
     from: Lsn,
-    durable_below: Lsn,
+    pass: Pass,
     visitor: &mut dyn ReplayVisitor,
 ) -> Result<Replayed, WalOpenError> {
-    let mut replayed = Replayed { end: from, bytes: 0, at: None, last: BTreeMap::new() };
-    let mut missing: Option<(&Path, End)> = None;
+    let mut replayed = Replayed { end: from, bytes: 0, at: None, last: BTreeMap::new(), missing: None };
     for (file, limit) in chain.iter().zip(limits(chain)) {
         let begins = file.first.map_or(limit, |first| first.lsn);
-        if begins >= limit || missing.is_some() {
+        if begins >= limit || replayed.missing.is_some() {
             // Overtaken by a later file from its first block on, or behind the end of the log.
             crate::sometimes!("wal.overtaken_file");
             continue;
@@ -284,33 +325,39 @@ async fn replay(
             replayed.last.insert(file.slot, Lsn(limit.0 - 1));
             continue;
         }
-        let end = replay_file(file, limit, &mut replayed, visitor).await?;
+        let end = replay_file(file, limit, pass, &mut replayed, visitor).await?;
         replayed.at = Some(LogEnd { path: file.path.clone(), offset: end.offset, found: end.found });
         replayed.last.insert(file.slot, Lsn(replayed.end.max(begins).0 - 1));
         if replayed.end < limit {
-            missing = Some((&file.path, end));
+            replayed.missing = Some((file.path.clone(), end));
         }
     }
+    Ok(replayed)
+}
+
+/// Refuses a log that ends before a block that was durable.
+fn judge(files: &[SlotFile], replayed: &Replayed, durable_below: Lsn) -> Result<(), WalOpenError> {
     // Without a chain nothing was missed; unless a file whose start is unreadable says so.
     let unreadable = End { offset: 0, found: "no block", is_torn: false };
-    let missing = missing.or(files.first().map(|file| (file.path.as_path(), unreadable)));
+    let missing = replayed.missing.clone().or(files.first().map(|file| (file.path.clone(), unreadable)));
     match missing {
-        Some((path, end)) if durable_below > replayed.end => Err(WalOpenError::Corrupt {
-            path: path.to_owned(),
-            offset: end.offset,
-            lsn: replayed.end,
-            found: end.found,
-            durable_below,
-        }),
-        Some((path, End { offset, found, is_torn: true })) => {
-            let (path, lsn) = (path.display(), replayed.end);
+        Some((path, End { offset, found, .. })) if durable_below > replayed.end => {
+            Err(WalOpenError::Corrupt { path, offset, lsn: replayed.end, found, durable_below })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Replayed {
+    /// Says where the log was torn.
+    fn warn(&self) {
+        if let Some((path, End { offset, found, is_torn: true })) = &self.missing {
+            let (path, lsn) = (path.display(), self.end);
             tracing::warn!(
                 "the write-ahead log ends before block {lsn}: byte {offset} of {path} has {found}. A crash leaves that of a \
                  write that it cut short, and nothing from there on had been acknowledged"
             );
-            Ok(replayed)
         }
-        _ => Ok(replayed),
     }
 }
 
@@ -327,6 +374,7 @@ struct End {
 async fn replay_file(
     file: &SlotFile,
     limit: Lsn,
+    pass: Pass,
     replayed: &mut Replayed,
     visitor: &mut dyn ReplayVisitor,
 ) -> Result<End, WalOpenError> {
@@ -367,8 +415,13 @@ async fn replay_file(
             reason,
         })?;
         for entry in entries {
-            crate::sometimes!("wal.entries_replayed");
-            let visited = visitor.entry(header.lsn, entry).await;
+            let visited = match pass {
+                Pass::Check => visitor.check(header.lsn, &entry),
+                Pass::Apply => {
+                    crate::sometimes!("wal.entries_replayed");
+                    visitor.entry(header.lsn, entry).await
+                }
+            };
             visited.map_err(|source| WalOpenError::Visitor { lsn: header.lsn, source })?;
         }
         replayed.end = here;
