@@ -11,6 +11,7 @@ mod disk;
 mod future;
 mod lock;
 mod log_limit;
+mod may_log;
 mod net;
 mod panic;
 pub mod probe;

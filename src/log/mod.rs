@@ -19,6 +19,7 @@ mod read;
 mod rebuild;
 mod recovery;
 mod replay;
+mod restore;
 mod segments;
 mod settle;
 mod space;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::error::OpenError;
 use super::open::Found;
 use super::reach::{Append, Reach};
-use super::recovery::Rebuild;
+use super::restore::Rebuild;
 use crate::io::{BoxFuture, Env};
 use crate::storage::wal::{Entry, ReplayVisitor, VisitError};
 use crate::storage::{Lsn, PartitionKey};
