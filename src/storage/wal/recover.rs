@@ -8,6 +8,7 @@
 //! 3. Replay: from the floor on, each block must have the next number. A file ends where the next file's first block
 //!    takes over. At the first number that is missing the log ends; if a claim says that this block was flushed,
 //!    the log is damaged.
+//! 4. Where the log goes on in another file and that may not be durable, it is made so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,6 +19,7 @@ use super::core::{Core, CoreStart};
 use super::entry;
 use super::files::{WriteHandles, slot_number};
 use super::list::FileList;
+use super::rewrite::rewrite_first;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
 use super::{Done, Entry, WalConfig, WalOpenError};
@@ -125,6 +127,7 @@ pub(super) async fn recover(
     begun.map_err(|source| WalOpenError::Visitor { lsn: from, source })?;
 
     let replayed = replay(&files, &chain, from, claims.durable_below, visitor).await?;
+    flush_takeovers(env, &chain, claims.durable_below).await?;
     let next_lsn = replayed.end.max(known.checkpointed.next());
     if next_lsn > replayed.end && known.checkpointed > Lsn(0) {
         let (end, checkpointed) = (replayed.end, known.checkpointed);
@@ -259,6 +262,18 @@ fn limits(chain: &[&SlotFile]) -> Vec<Lsn> {
         limit = limit.min(slot.first.map_or(limit, |first| first.lsn));
     }
     limits
+}
+
+/// Makes the places durable where the log goes on in another file. After `kill -9` such a place may be in the page cache
+/// alone, and a power cut would then bring back what the file before it holds under the same numbers: blocks that failed
+/// for lack of space, which this start has passed over.
+async fn flush_takeovers(env: &Env, chain: &[&SlotFile], durable_below: Lsn) -> Result<(), WalOpenError> {
+    for (file, limit) in chain.iter().zip(limits(chain)).skip(1) {
+        if file.first.is_some_and(|first| first.lsn >= durable_below && first.lsn < limit) {
+            rewrite_first(env, &file.file, &file.path).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn replay(
