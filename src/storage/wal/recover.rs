@@ -46,12 +46,10 @@ pub trait ReplayVisitor: Send {
     fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>>;
 }
 
-/// What the caller knows from its checkpoints.
+/// What the caller knows from its checkpoints. Not which block is the first that it needs: the log remembers that itself, and a
+/// replay that began behind a place where an earlier one ended would bring back what that one had given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownLsns {
-    /// No entry below this is needed: it will not be replayed. `Lsn(0)` if unknown; the log itself remembers what was
-    /// released.
-    pub floor: Lsn,
     /// The highest number in any checkpoint; `Lsn(0)` without one. New blocks get higher ones.
     pub checkpointed: Lsn,
 }
@@ -118,7 +116,7 @@ pub(super) async fn recover(
     let mut chain: Vec<&SlotFile> = files.iter().filter(|file| file.first.is_some()).collect();
     chain.sort_by_key(|file| file.first.map(|first| first.file_sequence));
     let (claims, highest_sequence) = claims(&files, chain.last().copied()).await?;
-    let from = known.floor.max(claims.floor).max(Lsn(1));
+    let from = claims.floor.max(Lsn(1));
     if !list.exists() && (!chain.is_empty() || known.checkpointed > Lsn(0)) {
         let list = list.path();
         tracing::warn!(list = %list.display(), "the list of the write-ahead log's files is gone: what is there counts");
@@ -285,6 +283,8 @@ async fn replay(
 ) -> Result<Replayed, WalOpenError> {
     let mut replayed = Replayed { end: from, bytes: 0, at: None, last: BTreeMap::new() };
     let mut missing: Option<(&Path, End)> = None;
+    let writer = |file: &SlotFile| file.first.map(|first| first.writer);
+    let newest = chain.last().and_then(|file| writer(file));
     for (file, limit) in chain.iter().zip(limits(chain)) {
         let begins = file.first.map_or(limit, |first| first.lsn);
         if begins >= limit || missing.is_some() {
@@ -292,8 +292,10 @@ async fn replay(
             crate::sometimes!("wal.overtaken_file");
             continue;
         }
-        if limit <= from {
-            replayed.last.insert(file.slot, Lsn(limit.0 - 1));
+        // No incarnation writes before all that it has found is released, so its headers have a floor above that. What an
+        // earlier one has from there on lies behind the place where a start found the log's end.
+        if limit <= from || writer(file) != newest {
+            replayed.last.insert(file.slot, Lsn(limit.min(from).0 - 1));
             continue;
         }
         let end = replay_file(file, limit, &mut replayed, visitor).await?;

@@ -42,15 +42,6 @@ struct Known {
     fate: Fate,
     /// Acknowledged in a mode or in circumstances that do not promise that it survives what happened.
     may_be_lost: bool,
-    /// The block in which a start that did not finish its recovery has found it: it may be released from there, whatever
-    /// its fate.
-    seen_in: Option<Lsn>,
-}
-
-impl Known {
-    fn is_released(&self, floor: Lsn) -> bool {
-        self.seen_in.is_some_and(|lsn| lsn < floor)
-    }
 }
 
 #[derive(Default)]
@@ -77,7 +68,7 @@ impl Model {
 
     pub fn submitted(&mut self, partition: i32, bytes: usize) -> usize {
         let (life, fate) = (self.life, Fate::Open);
-        self.entries.push(Known { partition, bytes, life, fate, may_be_lost: false, seen_in: None });
+        self.entries.push(Known { partition, bytes, life, fate, may_be_lost: false });
         self.entries.len() - 1
     }
 
@@ -174,9 +165,6 @@ impl Model {
             self.fail(format!("the replay goes on after a gap: {blocks:?}"));
         }
         self.check_complete(&found);
-        for (id, lsn) in found {
-            self.entries[id].seen_in = Some(lsn);
-        }
         if next <= self.checkpointed {
             self.fail(format!("block {next} would be written again; {} is in a checkpoint", self.checkpointed));
         }
@@ -197,7 +185,6 @@ impl Model {
                 Fate::Acked(lsn) if !known.may_be_lost => {
                     self.fail(format!("entry {id}, acknowledged in block {lsn}, is lost (floor {})", self.floor));
                 }
-                Fate::Open if known.is_released(self.floor) => {}
                 Fate::Acked(_) | Fate::Open => {
                     missing_before.insert(place, id);
                 }
