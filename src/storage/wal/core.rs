@@ -54,6 +54,8 @@ pub struct Block<T> {
     pub place: Place,
     /// Its entries.
     pub items: Vec<Item<T>>,
+    /// Whether it must be flushed before the next one is written, whatever the sync mode.
+    pub takes_over: bool,
 }
 
 struct Flight {
@@ -71,6 +73,9 @@ pub struct Core<T> {
     /// The files.
     pub slots: Slots,
     in_flight: VecDeque<Flight>,
+    /// Blocks have failed, and the next one takes over their numbers in another file: it is flushed, and nothing is written
+    /// before that. Later blocks without it would go on behind the failed ones, which may be there whole.
+    takeover: bool,
     start_lsn: Lsn,
     next_lsn: Lsn,
     settled: Lsn,
@@ -96,6 +101,7 @@ impl<T> Core<T> {
             staged: None,
             slots,
             in_flight: VecDeque::new(),
+            takeover: false,
             start_lsn: start.next_lsn,
             next_lsn: start.next_lsn,
             settled: Lsn(start.next_lsn.0.saturating_sub(1)),
@@ -146,6 +152,9 @@ impl<T> Core<T> {
         if self.is_gated() || self.is_drained() || self.in_flight.len() >= self.config.writes_in_flight_max.max(1) {
             return Next::Idle;
         }
+        if self.takeover && !self.in_flight.is_empty() {
+            return Next::Idle;
+        }
         let (items, bytes) = match self.staged.take() {
             Some(staged) => staged,
             None if !self.in_flight.is_empty() && self.queue.bytes() < self.config.overlap_bytes_min => {
@@ -175,7 +184,7 @@ impl<T> Core<T> {
         self.in_flight.push_back(Flight { lsn: self.next_lsn, floor: self.floor });
         self.live.wrote(self.next_lsn, bytes);
         self.next_lsn = self.next_lsn.next();
-        Next::Write(Block { identity, place, items })
+        Next::Write(Block { identity, place, items, takes_over: self.takeover })
     }
 
     /// The oldest block in flight is written, and flushed too in the mode `always`. Returns its number and the files to
@@ -184,6 +193,7 @@ impl<T> Core<T> {
         let flight = self.in_flight.pop_front().expect("a block was in flight");
         self.completed_below = flight.lsn.next();
         self.completed_floor = flight.floor;
+        self.takeover = false;
         let removed = if self.config.sync == WalSync::Always { self.flushed(self.completed_now()) } else { Vec::new() };
         (flight.lsn, removed)
     }
@@ -212,6 +222,7 @@ impl<T> Core<T> {
             self.next_lsn = first.lsn;
             self.slots.abandon_active(self.next_lsn);
             self.live.forget_from(self.next_lsn);
+            self.takeover = true;
         }
         self.in_flight.clear();
     }

@@ -23,6 +23,7 @@
 //! | a block missing, later ones whole (several were in flight) | the log ends before the missing one: acknowledgements go in order, so the later ones were not given either |
 //! | a first block missing in a recycled file, stale blocks behind it | sequence and writer number do not match: nothing of it counts |
 //! | an old tail behind the place where the last recovery ended | writing resumed in another file with a higher sequence, which takes over from its first block on |
+//! | blocks that failed for lack of space, and their numbers again in a file of a higher sequence, in the page cache alone | that file takes over; its first header is made durable before anything else, or a power cut would bring the failed blocks back. Nothing is written behind its first block before that is flushed |
 //! | a file missing or short that the [`list`] has | no crash does this: [`WalOpenError::Lost`] |
 //! | a block missing that a later block calls durable | no crash does this: [`WalOpenError::Corrupt`] |
 //! | a file whose blocks are all below the floor | not read |

@@ -10,6 +10,7 @@
 //!    the log is damaged.
 //! 4. Replay: the same once more, and now the entries are applied and files may be changed. A start that is refused has
 //!    changed nothing.
+//! 5. Where the log goes on in another file and that may not be durable, it is made so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,6 +24,7 @@ use super::error::WalOpenError;
 use super::files::WriteHandles;
 use super::list::FileList;
 use super::names::slot_number;
+use super::rewrite::rewrite_first;
 use super::scan::{At, SlotFile, Walker};
 use super::slots::{SlotNumber, Slots};
 use super::submission::Done;
@@ -60,12 +62,10 @@ pub trait ReplayVisitor: Send {
     fn entry(&mut self, lsn: Lsn, entry: Entry) -> BoxFuture<'_, Result<(), VisitError>>;
 }
 
-/// What the caller knows from its checkpoints.
+/// What the caller knows from its checkpoints. Not which block is the first that it needs: the log remembers that itself, and a
+/// replay that began behind a place where an earlier one ended would bring back what that one had given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownLsns {
-    /// No entry below this is needed: it will not be replayed. `Lsn(0)` if unknown; the log itself remembers what was
-    /// released.
-    pub floor: Lsn,
     /// The highest number in any checkpoint; `Lsn(0)` without one. New blocks get higher ones.
     pub checkpointed: Lsn,
 }
@@ -141,7 +141,7 @@ pub(super) async fn recover(
     let mut chain: Vec<&SlotFile> = files.iter().filter(|file| file.first.is_some()).collect();
     chain.sort_by_key(|file| file.first.map(|first| first.file_sequence));
     let (claims, highest_sequence) = claims(&files, chain.last().copied()).await?;
-    let from = known.floor.max(claims.floor).max(Lsn(1));
+    let from = claims.floor.max(Lsn(1));
     if !list.exists() && (!chain.is_empty() || known.checkpointed > Lsn(0)) {
         let list = list.path();
         tracing::warn!(list = %list.display(), "the list of the write-ahead log's files is gone: what is there counts");
@@ -161,6 +161,7 @@ pub(super) async fn recover(
     }
     let replayed = replay(&chain, from, Pass::Apply, visitor).await?;
     judge(&files, &replayed, read.end)?;
+    flush_takeovers(env, &chain, claims.durable_below).await?;
     let next_lsn = replayed.end.max(known.checkpointed.next());
     if next_lsn > replayed.end && known.checkpointed > Lsn(0) {
         let (end, checkpointed) = (replayed.end, known.checkpointed);
@@ -307,6 +308,18 @@ fn limits(chain: &[&SlotFile]) -> Vec<Lsn> {
     limits
 }
 
+/// Makes the places durable where the log goes on in another file. After `kill -9` such a place may be in the page cache
+/// alone, and a power cut would then bring back what the file before it holds under the same numbers: blocks that failed
+/// for lack of space, which this start has passed over.
+async fn flush_takeovers(env: &Env, chain: &[&SlotFile], durable_below: Lsn) -> Result<(), WalOpenError> {
+    for (file, limit) in chain.iter().zip(limits(chain)).skip(1) {
+        if file.first.is_some_and(|first| first.lsn >= durable_below && first.lsn < limit) {
+            rewrite_first(env, &file.file, &file.path).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn replay(
     chain: &[&SlotFile],
     from: Lsn,
@@ -314,6 +327,8 @@ async fn replay(
     visitor: &mut dyn ReplayVisitor,
 ) -> Result<Replayed, WalOpenError> {
     let mut replayed = Replayed { end: from, bytes: 0, at: None, last: BTreeMap::new(), missing: None };
+    let writer = |file: &SlotFile| file.first.map(|first| first.writer);
+    let newest = chain.last().and_then(|file| writer(file));
     for (file, limit) in chain.iter().zip(limits(chain)) {
         let begins = file.first.map_or(limit, |first| first.lsn);
         if begins >= limit || replayed.missing.is_some() {
@@ -321,8 +336,10 @@ async fn replay(
             crate::sometimes!("wal.overtaken_file");
             continue;
         }
-        if limit <= from {
-            replayed.last.insert(file.slot, Lsn(limit.0 - 1));
+        // No incarnation writes before all that it has found is released, so its headers have a floor above that. What an
+        // earlier one has from there on lies behind the place where a start found the log's end.
+        if limit <= from || writer(file) != newest {
+            replayed.last.insert(file.slot, Lsn(limit.min(from).0 - 1));
             continue;
         }
         let end = replay_file(file, limit, pass, &mut replayed, visitor).await?;

@@ -30,6 +30,8 @@ const AHEAD_RETRY: std::time::Duration = std::time::Duration::from_millis(500);
 struct Flight {
     slot: SlotNumber,
     done: Vec<Done>,
+    /// Whether the write includes a flush.
+    flushes: bool,
     write: BoxFuture<'static, io::Result<()>>,
 }
 
@@ -189,21 +191,22 @@ impl Writer {
     }
 
     fn start_write(&mut self, block: Block<Done>) {
-        let Block { identity, place, items } = block;
+        let Block { identity, place, items, takes_over } = block;
         let buffers = block::build(&identity, items.iter().map(|item| &item.entry));
         self.shared.counters.wrote(items.len(), buffers.iter().map(bytes::Bytes::len).sum(), place.recycles);
         crate::sometimes!("wal.recycled", place.recycles);
         crate::sometimes!("wal.overlapped", !self.in_flight.is_empty());
         let handles = self.files.get(&place.slot).expect("a file with a place is open");
         let file = handles.of(identity.lsn);
-        let write = if self.config.sync == WalSync::Always {
+        let flushes = takes_over || self.config.sync == WalSync::Always;
+        let write = if flushes {
             self.shared.counters.flushed();
             file.write_at_and_sync(place.offset, buffers)
         } else {
             file.write_at(place.offset, buffers)
         };
         let done = items.into_iter().map(|item| item.tag).collect();
-        self.in_flight.push_back(Flight { slot: place.slot, done, write });
+        self.in_flight.push_back(Flight { slot: place.slot, done, flushes, write });
     }
 
     fn start_prepare(&mut self, new: Option<NewSlot>) {
@@ -222,7 +225,8 @@ impl Writer {
             if is_no_space(&error) {
                 return self.on_no_space().await;
             }
-            return self.fail_write(&error).await;
+            let flushes = self.in_flight.front().is_some_and(|flight| flight.flushes);
+            return self.fail_write(flushes, &error).await;
         }
         let flight = self.in_flight.pop_front().expect("the oldest block has just completed");
         if self.config.sync != WalSync::Always {
@@ -240,7 +244,7 @@ impl Writer {
         let mut failed = VecDeque::from([self.in_flight.pop_front().expect("a block has failed")]);
         while let Some(mut flight) = self.in_flight.pop_front() {
             match (&mut flight.write).await {
-                Err(error) if !is_no_space(&error) => return self.fail_write(&error).await,
+                Err(error) if !is_no_space(&error) => return self.fail_write(flight.flushes, &error).await,
                 _ => failed.push_back(flight),
             }
         }
@@ -250,11 +254,9 @@ impl Writer {
         self.fail_waiting(WalFailed::NoSpace);
     }
 
-    async fn fail_write(&mut self, error: &io::Error) {
-        let (code, what) = match self.config.sync {
-            WalSync::Always => (FailStop::FsyncFailed, "writing and flushing"),
-            _ => (FailStop::WriteFailed, "writing"),
-        };
+    async fn fail_write(&mut self, flushes: bool, error: &io::Error) {
+        let (code, what) =
+            if flushes { (FailStop::FsyncFailed, "writing and flushing") } else { (FailStop::WriteFailed, "writing") };
         self.fail_stop(code, what, error).await;
     }
 
