@@ -298,7 +298,7 @@ impl PartitionLog {
             permit = take => permit,
             () = self.shared.env.sleep_until(deadline) => {
                 if let Some(producer) = ProducerBatch::of(batch) {
-                    self.lock().append.refused(&producer, self.shared.env.wall().0);
+                    self.lock().append.refused(&producer, self.shared.producer_clock());
                 }
                 Err(QueueFull)
             }
@@ -355,7 +355,7 @@ impl PartitionLog {
             Ok(Admission::New { base_offset, waiter }) => {
                 if self.shared.space.admit(batch.size() as u64).is_err() {
                     if let Some(producer) = &producer {
-                        inner.append.refused(producer, now);
+                        inner.append.refused(producer, self.shared.producer_clock());
                     }
                     return Err(AppendError::StorageFull);
                 }
@@ -368,7 +368,8 @@ impl PartitionLog {
                     let log = Arc::clone(self);
                     self.shared.wal.submit(cut, Box::new(move |outcome| log.lock().taken_back |= outcome.is_err()));
                 }
-                let ticket = inner.append.append(batch.clone(), producer.as_ref(), now, waiter);
+                let ticket =
+                    inner.append.append(batch.clone(), producer.as_ref(), self.shared.producer_clock(), waiter);
                 let log = Arc::clone(self);
                 self.shared.wal.submit(
                     Entry::Append { partition: self.key, batches: vec![batch] },
@@ -385,7 +386,7 @@ impl PartitionLog {
             Ok(lsn) => self.commit(ticket, lsn),
             Err(error) => {
                 self.shared.space.suspect();
-                let now = self.shared.env.wall().0;
+                let now = self.shared.producer_clock();
                 let waiters = {
                     let mut inner = self.lock();
                     inner.taken_back = true;

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use super::config::LogManagerConfig;
 use super::epochs::EpochCache;
 use super::error::OpenError;
-use super::manager::PartitionSpec;
+use super::manager::{PartitionSpec, producer_clock};
 use super::open::{self, Found};
 use super::partition::Recovered;
 use super::producer::{ProducerBatch, Producers};
@@ -68,12 +68,11 @@ pub(super) async fn recover(
     for spec in specs {
         found.push(open::look(env, context, &config.data_dir, spec).await?);
     }
-    // A partition without a checkpoint needs all there is, so nothing is given as a floor.
     let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
     let wal_dir = config.data_dir.join("wal");
     let (partitions, applied, failed) = (BTreeMap::new(), 0, None);
     let mut replay = Replay { env: env.clone(), wal_dir: wal_dir.clone(), found, partitions, applied, failed };
-    let known = KnownLsns { checkpointed, ..KnownLsns::default() };
+    let known = KnownLsns { checkpointed };
     let opened = Wal::open(env, &wal_dir, config.wal.clone(), known, &mut replay).await;
     if let Some(error) = replay.failed {
         return Err(error);
@@ -284,7 +283,7 @@ impl Rebuild {
         self.epochs = EpochCache::from_entries(
             epochs.map(|&EpochStart { leader_epoch, start_offset }| (leader_epoch, start_offset)),
         );
-        self.producers = Producers::decode(checkpoint.producers)
+        self.producers = Producers::decode(checkpoint.producers, producer_clock(&self.env))
             .map_err(|error| OpenError::Snapshot { dir: self.dir.clone(), error })?;
         Ok(())
     }
@@ -352,7 +351,7 @@ impl Rebuild {
 
     fn remember(&mut self, batch: &RecordBatch, base_offset: i64) {
         if let Some(producer) = ProducerBatch::of(batch) {
-            let seen = self.env.wall().0;
+            let seen = producer_clock(&self.env);
             self.producers.append(&producer, base_offset, batch.last_offset(), batch.max_timestamp(), seen);
         }
     }
@@ -445,7 +444,7 @@ impl Rebuild {
             next_offset,
             log_start: self.log_start,
             epochs: epoch_starts(&self.epochs),
-            producers: self.producers.encode(next_offset),
+            producers: self.producers.encode(next_offset, producer_clock(&self.env)),
         });
         stored.await
     }
