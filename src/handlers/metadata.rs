@@ -10,11 +10,13 @@ use crate::io::yield_now;
 use crate::metadata::{ClusterImage, Topic, validate_topic_name};
 use crate::storage::TopicId;
 use crate::wire::ErrorCode;
-use crate::wire::messages::metadata::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
+use crate::wire::messages::metadata::{
+    MetadataRequestTopic, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
 use crate::wire::messages::{KafkaUuid, MetadataRequestData, MetadataResponseData, string};
 
-/// The oldest version in which a topic may be asked for by id alone.
-const NULL_NAME_FROM: i16 = 12;
+/// The oldest version in which a topic may be asked for by id.
+const IDS_FROM: i16 = 12;
 /// Other connections get their turn after so many topics have been looked at.
 const YIELD_AFTER: usize = 256;
 /// "Not asked for".
@@ -78,22 +80,13 @@ async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) 
         if number % YIELD_AFTER == YIELD_AFTER - 1 {
             yield_now().await;
         }
-        let id = TopicId(asked.topic_id.to_bytes());
-        let name = asked.name.as_ref().map(|name| name.as_str().to_owned());
-        // Versions that have ids and no null names cannot ask by id.
-        let Some(name) = name.or_else(|| (version < NULL_NAME_FROM).then(String::new)) else {
-            if !seen_ids.insert(id) {
-                continue;
+        if let Some(id) = asked_id(asked, version) {
+            if seen_ids.insert(id) {
+                found.push(by_id(ctx, id));
             }
-            let image = ctx.metadata.image();
-            found.push(
-                image
-                    .topic_by_id(id)
-                    .cloned()
-                    .map_or(Found::Failed { name: None, id, error: ErrorCode::UnknownTopicId }, Found::Topic),
-            );
             continue;
-        };
+        }
+        let name = asked.name.as_ref().map_or_else(String::new, |name| name.as_str().to_owned());
         if seen.insert(name.clone()) {
             let absent = ctx.metadata.image().topic(&name).is_none();
             found.push(by_name(ctx, name, create && creations_left > 0).await);
@@ -101,6 +94,19 @@ async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) 
         }
     }
     found
+}
+
+/// The id that a topic is asked for by, if it is: then the name beside it says nothing. Java sends an empty one, others
+/// none. With no name and no id, the id that no topic has is asked for.
+fn asked_id(asked: &MetadataRequestTopic, version: i16) -> Option<TopicId> {
+    let id = TopicId(asked.topic_id.to_bytes());
+    (version >= IDS_FROM && (id != TopicId::default() || asked.name.is_none())).then_some(id)
+}
+
+fn by_id(ctx: &Context, id: TopicId) -> Found {
+    let image = ctx.metadata.image();
+    let unknown = Found::Failed { name: None, id, error: ErrorCode::UnknownTopicId };
+    image.topic_by_id(id).cloned().map_or(unknown, Found::Topic)
 }
 
 async fn by_name(ctx: &Arc<Context>, name: String, create: bool) -> Found {

@@ -9,6 +9,13 @@ use super::future::BoxFuture;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(pub u64);
 
+impl Monotonic {
+    /// Milliseconds since this incarnation's arbitrary start.
+    pub fn as_millis(self) -> i64 {
+        i64::try_from(self.0 / 1_000_000).expect("2^64 nanoseconds are fewer than 2^63 milliseconds")
+    }
+}
+
 impl Add<Duration> for Monotonic {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {

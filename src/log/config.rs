@@ -22,7 +22,8 @@ pub enum TimestampType {
 pub struct LogConfig {
     /// `segment.bytes`: a segment is closed before it would grow past this many bytes.
     pub segment_bytes: u64,
-    /// `segment.ms`: a segment is closed when its first record is this many milliseconds old.
+    /// `segment.ms`: a segment is closed this many milliseconds after its first record of this incarnation. Not by what the
+    /// records' timestamps say, which producers choose, nor by the wall clock, which may be set by years.
     pub roll_ms: i64,
     /// `index.interval.messages`: an index entry at least every so many messages (0: no such rule).
     pub index_interval_messages: u32,
@@ -80,7 +81,7 @@ pub struct LogManagerConfig {
     /// Produce is refused when less than this, or than a tenth of the file system if that is less, would stay free after
     /// all data in memory has been written.
     pub free_space_reserve: u64,
-    /// `producer.id.expiration.ms`: idempotent producers idle for so long are forgotten.
+    /// `producer.id.expiration.ms`: idempotent producers idle for so long are forgotten, by monotonic time.
     pub producer_id_expiration_ms: i64,
 }
 

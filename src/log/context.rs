@@ -26,7 +26,17 @@ pub(super) struct LogContext {
     pub(super) stopping: watch::Sender<bool>,
 }
 
+/// The clock by which producers are idle, in milliseconds: monotonic, for the wall clock may be set by years at any time.
+pub(super) fn producer_clock(env: &Env) -> i64 {
+    env.now().as_millis()
+}
+
 impl LogContext {
+    /// See [`producer_clock`].
+    pub(super) fn producer_clock(&self) -> i64 {
+        producer_clock(&self.env)
+    }
+
     pub(super) fn writers_max(&self) -> usize {
         self.config.write_behind_parallelism.max(1)
     }

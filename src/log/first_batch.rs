@@ -24,7 +24,7 @@ const PRODUCERS_MAX: usize = 1000;
 struct First {
     epoch: i16,
     sequence: i32,
-    /// When it was refused: wall clock, milliseconds.
+    /// When it was refused: monotonic, milliseconds.
     at: i64,
 }
 
@@ -35,7 +35,7 @@ pub struct FirstBatchGuard {
 }
 
 impl FirstBatchGuard {
-    /// A batch of a producer that is not known was refused at `now` (wall clock, milliseconds), and will be sent again.
+    /// A batch of a producer that is not known was refused at `now` (monotonic, milliseconds), and will be sent again.
     pub fn note(&mut self, batch: &ProducerBatch, now: i64) {
         if let Some(first) = self.by_id.get(&batch.producer_id)
             && (first.epoch > batch.epoch || first.epoch == batch.epoch && is_behind(batch, first))
@@ -59,7 +59,7 @@ impl FirstBatchGuard {
         self.by_id.remove(&producer_id);
     }
 
-    /// Forgets what was refused before `before` (wall clock, milliseconds).
+    /// Forgets what was refused before `before` (monotonic, milliseconds).
     pub fn expire(&mut self, before: i64) {
         self.by_id.retain(|_, first| first.at >= before);
     }

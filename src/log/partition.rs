@@ -303,7 +303,7 @@ impl PartitionLog {
             permit = take => permit,
             () = gives_up => {
                 if let Some(producer) = ProducerBatch::of(batch) {
-                    self.lock().append.refused(&producer, self.shared.env.wall().0);
+                    self.lock().append.refused(&producer, self.shared.producer_clock());
                 }
                 Err(QueueFull)
             }
@@ -339,7 +339,7 @@ impl PartitionLog {
             Ok(Admission::New { base_offset, waiter }) => {
                 if self.shared.space.admit(batch.size() as u64).is_err() {
                     if let Some(producer) = &producer {
-                        inner.append.refused(producer, now);
+                        inner.append.refused(producer, self.shared.producer_clock());
                     }
                     drop(inner);
                     self.shared.space.refused();
@@ -348,7 +348,7 @@ impl PartitionLog {
                 let stamp = append_time.map_or_else(|| facts.create_stamp(&batch), Stamp::Append);
                 let batch = batch.assign(base_offset, self.leader_epoch(), stamp);
                 let last_offset = batch.last_offset();
-                self.submit(&mut inner, batch, producer.as_ref(), now, waiter);
+                self.submit(&mut inner, batch, producer.as_ref(), waiter);
                 return Ok(Pending { base_offset, last_offset, append_time, done: receiver });
             }
             Ok(Admission::Joined(first)) => {
@@ -377,7 +377,6 @@ impl PartitionLog {
         inner: &mut Inner,
         batch: RecordBatch,
         producer: Option<&ProducerBatch>,
-        now: i64,
         waiter: Waiter,
     ) {
         crate::position!("log.end", self.key, batch.last_offset() + 1);
@@ -386,7 +385,7 @@ impl PartitionLog {
             let log = Arc::clone(self);
             self.shared.wal.submit(cut, Box::new(move |outcome| log.lock().taken_back |= outcome.is_err()));
         }
-        let ticket = inner.append.append(batch.clone(), producer, now, waiter);
+        let ticket = inner.append.append(batch.clone(), producer, self.shared.producer_clock(), waiter);
         let log = Arc::clone(self);
         self.shared.wal.submit(
             Entry::Append { partition: self.key, batches: vec![batch] },
@@ -400,7 +399,7 @@ impl PartitionLog {
             Ok(lsn) => self.commit(ticket, lsn),
             Err(error) => {
                 self.shared.space.suspect();
-                let now = self.shared.env.wall().0;
+                let now = self.shared.producer_clock();
                 let waiters = {
                     let mut inner = self.lock();
                     inner.taken_back = true;

@@ -23,7 +23,12 @@ use crate::wire::batch::RecordBatch;
 /// Batches remembered per producer: what a client may have in flight with idempotence.
 pub const WINDOW: usize = 5;
 /// Layout version of [`Producers::encode`].
-const SNAPSHOT_VERSION: u8 = 1;
+///
+/// | version | of each producer |
+/// |---|---|
+/// | 1 | when it last appended, by a wall clock that may have been wrong: it counts as seen at the start |
+/// | 2 | for how long it had been idle, in milliseconds |
+const SNAPSHOT_VERSION: u8 = 2;
 
 /// What matters of a batch for deduplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +81,7 @@ pub struct Appended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Producer {
     epoch: i16,
-    /// When it last appended, by this broker's wall clock (milliseconds): for expiry.
+    /// When it last appended, for expiry: milliseconds on the monotonic clock of this incarnation, negative before it.
     seen: i64,
     window: VecDeque<Appended>,
 }
@@ -140,7 +145,7 @@ impl Producers {
 
     /// Remembers a batch that was judged [`Verdict::Append`].
     ///
-    /// `timestamp` is what a retry is answered with, `now` the broker's wall clock; both in milliseconds.
+    /// `timestamp` is what a retry is answered with, a wall clock's; `now` is monotonic. Both are in milliseconds.
     pub fn append(
         &mut self,
         batch: &ProducerBatch,
@@ -189,7 +194,7 @@ impl Producers {
         });
     }
 
-    /// Forgets producers that have appended nothing since `before` (wall clock, milliseconds).
+    /// Forgets producers that have appended nothing since `before` (monotonic, milliseconds).
     pub fn expire(&mut self, before: i64) {
         self.by_id.retain(|_, producer| producer.seen >= before);
     }
@@ -209,9 +214,9 @@ impl Producers {
         self.by_id.is_empty()
     }
 
-    /// The state as of `end_offset`, as bytes for the checkpoint. Batches at or past it are left out: the write-ahead
-    /// log brings them back.
-    pub fn encode(&self, end_offset: i64) -> Bytes {
+    /// The state as of `end_offset` and `now` (monotonic, milliseconds), as bytes for the checkpoint. Batches at or past
+    /// the offset are left out: the write-ahead log brings them back.
+    pub fn encode(&self, end_offset: i64, now: i64) -> Bytes {
         let mut out = BytesMut::with_capacity(16 + self.by_id.len() * 96);
         out.put_u8(SNAPSHOT_VERSION);
         let kept: Vec<_> = self
@@ -224,7 +229,7 @@ impl Producers {
         for (id, producer, window) in kept {
             out.put_i64(*id);
             out.put_i16(producer.epoch);
-            out.put_i64(producer.seen);
+            out.put_i64(now.saturating_sub(producer.seen).max(0));
             out.put_u8(window.clone().count() as u8);
             for batch in window {
                 out.put_i32(batch.first_sequence);
@@ -237,17 +242,21 @@ impl Producers {
         out.freeze()
     }
 
-    /// Reads what [`Producers::encode`] wrote.
-    pub fn decode(mut bytes: Bytes) -> Result<Self, SnapshotDamaged> {
+    /// Reads what [`Producers::encode`] wrote, at `now` (monotonic, milliseconds) of another incarnation. The time between
+    /// the two is not known, since the wall clock may have been set: it does not count as idle, so that no producer is
+    /// forgotten early.
+    pub fn decode(mut bytes: Bytes, now: i64) -> Result<Self, SnapshotDamaged> {
         let bad = |_| SnapshotDamaged;
-        if bytes.try_get_u8().map_err(bad)? != SNAPSHOT_VERSION {
+        let version = bytes.try_get_u8().map_err(bad)?;
+        if !(1..=SNAPSHOT_VERSION).contains(&version) {
             return Err(SnapshotDamaged);
         }
         let mut producers = Self::default();
         for _ in 0..bytes.try_get_u32().map_err(bad)? {
             let id = bytes.try_get_i64().map_err(bad)?;
             let epoch = bytes.try_get_i16().map_err(bad)?;
-            let seen = bytes.try_get_i64().map_err(bad)?;
+            let idle = bytes.try_get_i64().map_err(bad)?;
+            let seen = if version == 1 { now } else { now.saturating_sub(idle.max(0)) };
             let count = usize::from(bytes.try_get_u8().map_err(bad)?);
             if count > WINDOW {
                 return Err(SnapshotDamaged);
@@ -354,16 +363,48 @@ mod tests {
     #[test]
     fn a_snapshot_holds_what_lies_below_its_offset() {
         let producers = with_sequences(0, 4);
-        assert_eq!(Producers::decode(producers.encode(4)), Ok(producers.clone()));
-        assert_eq!(Producers::decode(producers.encode(2)), Ok(with_sequences(0, 2)));
-        assert_eq!(Producers::decode(producers.encode(0)), Ok(Producers::default()));
+        assert_eq!(Producers::decode(producers.encode(4, 0), 0), Ok(producers.clone()));
+        assert_eq!(Producers::decode(producers.encode(2, 0), 0), Ok(with_sequences(0, 2)));
+        assert_eq!(Producers::decode(producers.encode(0, 0), 0), Ok(Producers::default()));
+    }
+
+    #[test]
+    fn idle_time_goes_on_after_a_start_from_where_it_was() {
+        // Idle for 700 ms when the snapshot is made; the next incarnation has its own clock.
+        let snapshot = with_sequences(0, 3).encode(3, 700);
+        let known_after = |started: i64, passed: i64| {
+            let mut producers = Producers::decode(snapshot.clone(), started).expect("whole");
+            producers.expire((started + passed).saturating_sub(1000));
+            !producers.is_empty()
+        };
+        for started in [0, 5, 10_000_000] {
+            assert!(known_after(started, 0) && known_after(started, 300), "it was idle for a second at most");
+            assert!(!known_after(started, 301), "nobody is kept forever");
+        }
+    }
+
+    #[test]
+    fn the_older_snapshot_is_read_and_its_wall_clock_is_not_believed() {
+        let mut old = with_sequences(0, 2).encode(2, 0).to_vec();
+        old[0] = 1;
+        for wall in [0, i64::MIN, i64::MAX, 1_700_000_000_000] {
+            // Version, count, id and epoch come before it.
+            old[1 + 4 + 8 + 2..][..8].copy_from_slice(&wall.to_be_bytes());
+            let mut producers = Producers::decode(Bytes::from(old.clone()), 50).expect("version 1");
+            producers.expire(50);
+            assert_eq!(producers.len(), 1);
+            producers.expire(51);
+            assert!(producers.is_empty());
+        }
+        old[0] = SNAPSHOT_VERSION + 1;
+        assert_eq!(Producers::decode(Bytes::from(old), 50), Err(SnapshotDamaged));
     }
 
     #[test]
     fn a_damaged_snapshot_is_an_error() {
-        let whole = with_sequences(0, 4).encode(4);
+        let whole = with_sequences(0, 4).encode(4, 0);
         for length in 0..whole.len() {
-            assert_eq!(Producers::decode(whole.slice(..length)), Err(SnapshotDamaged), "cut to {length}");
+            assert_eq!(Producers::decode(whole.slice(..length), 0), Err(SnapshotDamaged), "cut to {length}");
         }
     }
 }

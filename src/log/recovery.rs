@@ -64,11 +64,10 @@ pub(super) async fn recover(
     for spec in specs {
         found.push(open::look(env, context, &config.data_dir, spec).await?);
     }
-    // A partition without a checkpoint needs all there is, so nothing is given as a floor.
     let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
     let wal_dir = config.data_dir.join("wal");
     let mut replay = Replay::new(env, wal_dir.clone(), found);
-    let known = KnownLsns { checkpointed, ..KnownLsns::default() };
+    let known = KnownLsns { checkpointed };
     let opened = Wal::open(env, &wal_dir, config.wal.clone(), known, &mut replay).await;
     if let Some(error) = replay.failed {
         return Err(error);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 
+use super::context::producer_clock;
 use super::epochs::EpochCache;
 use super::error::OpenError;
 use super::open::{Found, Opened};
@@ -152,7 +153,7 @@ impl Rebuild {
         self.epochs = EpochCache::from_entries(
             epochs.map(|&EpochStart { leader_epoch, start_offset }| (leader_epoch, start_offset)),
         );
-        self.producers = Producers::decode(checkpoint.producers)
+        self.producers = Producers::decode(checkpoint.producers, producer_clock(&self.env))
             .map_err(|error| OpenError::Snapshot { dir: self.dir.clone(), error })?;
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Rebuild {
 
     fn remember(&mut self, batch: &RecordBatch, base_offset: i64) {
         if let Some(producer) = ProducerBatch::of(batch) {
-            let seen = self.env.wall().0;
+            let seen = producer_clock(&self.env);
             self.producers.append(&producer, base_offset, batch.last_offset(), batch.max_timestamp(), seen);
         }
     }
@@ -300,7 +301,7 @@ impl Rebuild {
             next_offset,
             log_start: self.reach.log_start,
             epochs: epoch_starts(&self.epochs),
-            producers: self.producers.encode(next_offset),
+            producers: self.producers.encode(next_offset, producer_clock(&self.env)),
         });
         stored.await
     }

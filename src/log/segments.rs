@@ -11,7 +11,7 @@ use std::sync::{Arc, RwLock};
 use super::config::LogConfig;
 use super::error::OpenError;
 use super::spec::PartitionSpec;
-use crate::io::{Env, WallMs};
+use crate::io::{Env, Monotonic};
 use crate::storage::segment::{Segment, SegmentContext, SegmentError, SegmentOptions};
 use crate::storage::{
     Checkpoint, CheckpointStore, IndexRule, Manifest, PartitionDir, PartitionKey, PartitionName, SegmentMeta, Tier,
@@ -44,8 +44,8 @@ pub(super) struct Writer {
 pub(super) struct Files {
     pub(super) manifest: Manifest,
     pub(super) checkpoints: CheckpointStore,
-    /// The wall clock when the active segment got its first record of this incarnation, for `segment.ms`.
-    pub(super) active_since: Option<WallMs>,
+    /// When the active segment got its first record of this incarnation, for `segment.ms`.
+    pub(super) active_since: Option<Monotonic>,
 }
 
 impl Segments {
@@ -131,9 +131,9 @@ impl SegmentsWriter<'_> {
         // A batch larger than a segment gets one to itself.
         let batches = &batches[..count.max(1)];
         active.append(batches).await?;
-        let wall = self.writer.env.wall();
+        let now = self.writer.env.now();
         if let Some(files) = &mut self.writer.files {
-            files.active_since.get_or_insert(wall);
+            files.active_since.get_or_insert(now);
         }
         self.writer.messages_since_flush += batches.iter().map(|batch| batch.records_count() as u64).sum::<u64>();
         self.writer.bytes_since_checkpoint += batches.iter().map(|batch| batch.size() as u64).sum::<u64>();
@@ -238,7 +238,7 @@ impl SegmentsWriter<'_> {
         let since = self.writer.files.as_ref().and_then(|files| files.active_since);
         // A segment that is sealed already is one whose roll met a full disk half-way.
         if active.sealed().is_some()
-            || since.is_some_and(|since| self.writer.env.wall().0.saturating_sub(since.0) > config.roll_ms)
+            || since.is_some_and(|since| self.writer.env.now().as_millis() - since.as_millis() > config.roll_ms)
         {
             return self.roll(config).await;
         }

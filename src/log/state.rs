@@ -122,13 +122,13 @@ impl<W> AppendState<W> {
         &mut self.producers
     }
 
-    /// Forgets producers that have been idle since `before` (wall clock, milliseconds).
+    /// Forgets producers that have been idle since `before` (monotonic, milliseconds).
     pub fn expire(&mut self, before: i64) {
         self.producers.expire(before);
         self.refused.expire(before);
     }
 
-    /// A batch was not appended for a reason that may pass, so it will be sent again. `now` is the wall clock in milliseconds.
+    /// A batch was not appended for a reason that may pass, so it will be sent again. `now` is monotonic, in milliseconds.
     pub fn refused(&mut self, producer: &ProducerBatch, now: i64) {
         if !self.producers.knows(producer.producer_id) {
             self.refused.note(producer, now);
@@ -171,7 +171,7 @@ impl<W> AppendState<W> {
         (self.log_end == 0 && producer.first_sequence != 0).then_some(0)
     }
 
-    /// Appends an admitted batch, which carries its offsets. `now` is the wall clock in milliseconds.
+    /// Appends an admitted batch, which carries its offsets. `now` is monotonic, in milliseconds.
     pub fn append(&mut self, batch: RecordBatch, producer: Option<&ProducerBatch>, now: i64, waiter: W) -> Ticket {
         assert_eq!(batch.base_offset(), self.log_end, "offsets are dense");
         let last_offset = batch.last_offset();
@@ -207,7 +207,7 @@ impl<W> AppendState<W> {
         Some(Committed { batch, waiters })
     }
 
-    /// The append failed at `now` (wall clock, milliseconds): it and all its successors are taken back. Gives all who wait.
+    /// The append failed at `now` (monotonic, milliseconds): it and all its successors are taken back. Gives all who wait.
     pub fn failed(&mut self, ticket: Ticket, now: i64) -> Vec<W> {
         let Some(position) = self.in_flight.iter().position(|it| it.ticket == ticket) else {
             return Vec::new();

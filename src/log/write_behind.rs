@@ -146,8 +146,8 @@ impl PartitionLog {
 
     /// Stores a checkpoint of what is flushed, and lets the write-ahead log go up to there.
     async fn checkpoint(&self, writer: &mut SegmentsWriter<'_>) -> Result<(), SegmentError> {
-        let wall = self.shared.env.wall().0;
-        let expired = wall.saturating_sub(self.shared.config.producer_id_expiration_ms);
+        let now = self.shared.producer_clock();
+        let expired = now.saturating_sub(self.shared.config.producer_id_expiration_ms);
         let mut covered = Lsn::default();
         writer
             .checkpoint(|segment, position, next_offset| {
@@ -167,7 +167,7 @@ impl PartitionLog {
                         .filter(|&&(_, start)| start <= next_offset)
                         .map(|&(leader_epoch, start_offset)| EpochStart { leader_epoch, start_offset })
                         .collect(),
-                    producers: inner.append.producers().encode(next_offset),
+                    producers: inner.append.producers().encode(next_offset, now),
                 }
             })
             .await?;

@@ -280,7 +280,7 @@ static KEYS: &[TopicKey] = &[
         Kind::Long { min: 1, max: i64::MAX },
         "604800000",
         Some("log.roll.ms"),
-        "A segment is closed when its first record is so many milliseconds old.",
+        "A segment is closed so many milliseconds after it got its first record since the start of the broker, whatever the wall clock does.",
     ),
     key(
         "unclean.leader.election.enable",

@@ -311,6 +311,7 @@ fn log_config(config: &Config, shares: Shares, dir: &Path) -> LogManagerConfig {
         queue_bytes: usize::try_from(config.queue_size).unwrap_or_default(),
         hot_segments_max: count(shares.sealed),
         open_segments_max: count(shares.active),
+        producer_id_expiration_ms: config.producer_id_expiration_ms,
         ..LogManagerConfig::new(dir.to_owned(), wal_config(config))
     }
 }

@@ -71,7 +71,7 @@ config_table! {
     log_message_timestamp_after_max_ms: i64 = "log.message.timestamp.after.max.ms", long(0), "3600000", "How far a record's timestamp may lie after the broker's clock, in milliseconds.";
     log_message_timestamp_before_max_ms: i64 = "log.message.timestamp.before.max.ms", long(0), "9223372036854775807", "How far a record's timestamp may lie before the broker's clock, in milliseconds.";
     log_message_timestamp_type: String = "log.message.timestamp.type", Kind::Word(&["CreateTime", "LogAppendTime"]), "CreateTime", "Whose clock stamps a record: the producer's or the broker's.";
-    log_roll_ms: i64 = "log.roll.ms", long(1), "604800000", "A segment is closed when its first record is so many milliseconds old.";
+    log_roll_ms: i64 = "log.roll.ms", long(1), "604800000", "A segment is closed so many milliseconds after it got its first record since the start of the broker, whatever the wall clock does.";
     log_segment_bytes: i32 = "log.segment.bytes", int(1024), "1073741824", "A segment is closed before it grows past so many bytes.";
     max_connections: i32 = "max.connections", int(1), "10000", "Open connections; one more is closed at once.";
     max_requests_in_flight_per_connection: i32 = "max.requests.in.flight.per.connection", Kind::Int { min: 1, max: 100_000 }, "64", "Requests of one connection that may be unanswered; past it the connection is not read.";
@@ -83,6 +83,7 @@ config_table! {
     num_network_threads: i32 = "num.network.threads", Kind::Int { min: 1, max: 1024 }, "3", "Threads for connections and requests. Advice: a quarter of the cores.";
     num_partitions: i32 = "num.partitions", Kind::Int { min: 1, max: 10_000 }, "8", "Partitions of a topic that does not say how many.";
     produce_validation: ProduceValidation = "produce.validation", Kind::Word(ProduceValidation::WORDS), "strict", "strict decompresses produced batches and walks their records, so nothing is stored that cannot be read; relaxed trusts the checksum and looks at the framing of the compression alone.";
+    producer_id_expiration_ms: i64 = "producer.id.expiration.ms", long(1), "86400000", "An idempotent producer that has sent nothing to a partition for so long is forgotten there, in milliseconds. Time in which the broker is down does not count, nor what the wall clock does.";
     queue_size: i32 = "queue.size", int(65_536), "33554432", "Bytes of one partition that may wait to be durable; past it producers are held back.";
     queued_max_response_bytes: i64 = "queued.max.response.bytes", long(0), "268435456", "Bytes of records in answers on their way over all connections; past it answers get small.";
     queued_max_request_bytes: i64 = "queued.max.request.bytes", long(65_536), "268435456", "Bytes of requests in flight over all connections. A request above 64 KiB is read on when there is room for all of it, first come first served; smaller ones need not wait for those of other connections.";

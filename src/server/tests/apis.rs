@@ -6,8 +6,8 @@ use crate::wire::messages::describe_configs::DescribeConfigsResource;
 use crate::wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use crate::wire::messages::metadata::MetadataRequestTopic;
 use crate::wire::messages::{
-    DescribeConfigsRequestData, FindCoordinatorRequestData, InitProducerIdRequestData, ListOffsetsRequestData,
-    MetadataRequestData, MetadataResponseData,
+    DescribeConfigsRequestData, FindCoordinatorRequestData, InitProducerIdRequestData, KafkaUuid,
+    ListOffsetsRequestData, MetadataRequestData, MetadataResponseData,
 };
 
 async fn metadata(connection: &Connection, topics: Option<&[&str]>, create: bool) -> MetadataResponseData {
@@ -41,6 +41,34 @@ fn metadata_creates_topics_that_are_asked_for_where_that_is_allowed() {
             assert_eq!(absent.topics[0].error_code, ErrorCode::UnknownTopicOrPartition.code());
         },
     );
+}
+
+/// Java asks by id with an empty name, others with none.
+#[test]
+fn metadata_by_id_goes_by_the_id_alone() {
+    with_broker(|fixture| async move {
+        let connection = fixture.connect().await;
+        let made = metadata(&connection, Some(&["asked", "other"]), true).await;
+        let id = made.topics[0].topic_id;
+        let ask = async |topic_id, name: Option<&str>| {
+            let topics = Some(vec![MetadataRequestTopic { topic_id, name: name.map(string), ..Default::default() }]);
+            let request =
+                MetadataRequestData { topics, allow_auto_topic_creation: true, ..MetadataRequestData::default() };
+            let mut response: MetadataResponseData = connection.call(&request).await.expect("answered");
+            let topic = response.topics.remove(0);
+            (topic.error_code, topic.topic_id, topic.name.map(|name| name.as_str().to_owned()))
+        };
+        for name in [None, Some(""), Some("asked"), Some("other"), Some("absent")] {
+            assert_eq!(ask(id, name).await, (0, id, Some("asked".to_owned())), "{name:?}");
+            let unknown = KafkaUuid::from_parts(7, 7);
+            assert_eq!(ask(unknown, name).await, (ErrorCode::UnknownTopicId.code(), unknown, None), "{name:?}");
+        }
+        let none = KafkaUuid::from_parts(0, 0);
+        assert_eq!(ask(none, Some("asked")).await, (0, id, Some("asked".to_owned())), "no id is given");
+        assert_eq!(ask(none, None).await, (ErrorCode::UnknownTopicId.code(), none, None));
+        assert_eq!(ask(none, Some("")).await.0, ErrorCode::InvalidTopic.code());
+        assert_eq!(metadata(&connection, None, false).await.topics.len(), 2, "none was created");
+    });
 }
 
 #[test]
