@@ -17,6 +17,7 @@ use crate::io::Env;
 use crate::storage::frame::OffsetRule;
 use crate::storage::manifest::{LoadError, SegmentMeta};
 use crate::storage::segment::{OpenAs, ScanReport, Segment, SegmentContext, SegmentError};
+use crate::storage::wal::WalSync;
 use crate::storage::{
     Checkpoint, CheckpointStore, FileKind, Lsn, Manifest, PartitionDir, PartitionKey, PartitionName, checkpoint,
     manifest,
@@ -74,6 +75,7 @@ pub(super) struct Found {
     pub(super) spec: PartitionSpec,
     env: Env,
     context: SegmentContext,
+    sync: WalSync,
     dir: PartitionDir,
     files: Option<FoundFiles>,
     /// There is a directory, and nothing in it.
@@ -96,11 +98,12 @@ pub(super) async fn look(
     env: &Env,
     context: &SegmentContext,
     data_dir: &Path,
+    sync: WalSync,
     spec: PartitionSpec,
 ) -> Result<Found, OpenError> {
     let dir = segments::partition_dir(data_dir, &spec)?;
     let (env, context) = (env.clone(), context.clone());
-    let mut found = Found { spec, env, context, dir, files: None, is_empty: false, foreign: None };
+    let mut found = Found { spec, env, context, sync, dir, files: None, is_empty: false, foreign: None };
     found.files = found.look().await?;
     found.is_empty = found.files.is_none() && found.has_empty_directory().await?;
     Ok(found)
@@ -329,7 +332,9 @@ impl Found {
                 let path = self.dir.file(meta.base_offset, FileKind::Log);
                 tracing::warn!(segment = %path.display(), position, %why, "the records of a segment end before its file does");
                 let (slot, end) = ("there is none".to_owned(), segment.next_offset());
-                doubt = report.goes_on.then_some(OpenError::Unproven { path, position, why, slot, end });
+                // In the weaker modes a power cut may take a page from the middle, and the write-ahead log that has it too.
+                let is_no_crash = report.goes_on && self.sync == WalSync::Always;
+                doubt = is_no_crash.then_some(OpenError::Unproven { path, position, why, slot, end });
             }
             list.push(segment);
         }

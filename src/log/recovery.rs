@@ -62,7 +62,7 @@ pub(super) async fn recover(
     open::refuse_unknown(env, &config.data_dir, &specs).await?;
     let mut found = Vec::with_capacity(specs.len());
     for spec in specs {
-        found.push(open::look(env, context, &config.data_dir, spec).await?);
+        found.push(open::look(env, context, &config.data_dir, config.wal.sync, spec).await?);
     }
     let checkpointed = found.iter().map(Found::covered).max().unwrap_or_default();
     let wal_dir = config.data_dir.join("wal");

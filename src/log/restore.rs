@@ -359,7 +359,7 @@ mod tests {
             manager.close().await;
 
             let context = SegmentContext::new(env.clone(), 1, 1);
-            let found = open::look(&env, &context, &limits.data_dir, spec).await.expect("readable");
+            let found = open::look(&env, &context, &limits.data_dir, limits.wal.sync, spec).await.expect("readable");
             let mut rebuild = Rebuild::load(&env, found, Some(Lsn(1))).await.expect("it loads");
             let partly_covered = rebuild.reach.covered.next();
             let cut = Entry::Truncate { partition: key, end_offset: 0 };

@@ -538,6 +538,40 @@ mod tests {
         assert!(validate(&[("compression.type", Some("gzip"))]).unwrap_err().contains("not supported"));
     }
 
+    /// The keys in quotes of the item of the list that begins with `start`.
+    fn documented(start: &str) -> Vec<&'static str> {
+        let page = include_str!("../../docs/configuration.md");
+        let (_, rest) = page.split_once(&format!("* {start}: ")).expect("the item is there");
+        let item = rest.split("\n* ").next().expect("there is a first part");
+        item.split('`').skip(1).step_by(2).filter(|word| find(word).is_some()).collect()
+    }
+
+    #[test]
+    fn the_documentation_says_what_becomes_of_each_key() {
+        // What `TopicConfig` resolves is acted on, but for retention, which nothing asks for yet.
+        let code = include_str!("topic_config.rs");
+        let (_, resolve) = code.split_once("pub fn resolve").expect("it is in this file");
+        let (resolve, _) = resolve.split_once("fn find").expect("which follows it");
+        let mut resolved: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        resolved.retain(|name| resolve.contains(&format!("\"{name}\"")) && !name.starts_with("retention."));
+        let acted_on = [documented("acted on in part"), documented("acted on")].concat();
+        let mut sorted = acted_on.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, resolved);
+        let refused = documented("refused unless it says what happens anyway");
+        for key in KEYS {
+            let values: &[&str] = match key.kind {
+                Kind::Word(words) => words,
+                Kind::Boolean => &["true", "false"],
+                _ => &[key.default],
+            };
+            let taken = values.iter().filter(|value| validate(&[(key.name, Some(value))]).is_ok()).count();
+            let is_refused = taken < values.len();
+            assert_eq!(is_refused, refused.contains(&key.name), "{}", key.name);
+            assert!(validate(&[(key.name, Some(key.default))]).is_ok(), "{}", key.name);
+        }
+    }
+
     #[test]
     fn topic_goes_before_broker_goes_before_default() {
         let defaults = TopicDefaults::from_broker(|key| match key {

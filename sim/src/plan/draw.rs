@@ -2,10 +2,12 @@
 
 use super::{Action, Clients, Crash, FaultKind, Machine, Plan};
 use crate::disk::{Injection, Keep};
-use crate::scenario::{self, Kind, Rule, Scenario};
+use crate::scenario::{self, Kind, Range, Rule, Scenario};
 
 /// Plans drawn until one has faults enough for the run to prove anything.
 const DRAWS_MAX: u32 = 20;
+/// Milliseconds of a day.
+const DAY_MS: i64 = 24 * 3_600_000;
 /// Not every fault hits: so many are planned for each that must have.
 const PLANNED_PER_HIT: u64 = 2;
 
@@ -87,7 +89,7 @@ fn draw(kind: &Kind, clients: u32, rng: &mut fastrand::Rng) -> FaultKind {
             for_ms: rule.for_ms.draw(rng).into(),
         },
         Kind::ClockJump(rule) => {
-            FaultKind::ClockJump { whom: whom(clients, rule.client, rng), by_ms: rule.by_ms.draw(rng).into() }
+            FaultKind::ClockJump { whom: whom(clients, rule.client, rng), by_ms: clock(rule.by_ms, rule.by_days, rng) }
         }
         Kind::ClockDrift(rule) => FaultKind::ClockDrift {
             whom: whom(clients, rule.client, rng),
@@ -102,16 +104,24 @@ fn draw(kind: &Kind, clients: u32, rng: &mut fastrand::Rng) -> FaultKind {
     }
 }
 
+/// By how much a wall clock moves, in milliseconds.
+fn clock(by_ms: Range<i32>, by_days: Range<i32>, rng: &mut fastrand::Rng) -> i64 {
+    let ms = i64::from(by_ms.draw(rng));
+    // Nothing is drawn where there is no choice, so that the seeds of other scenarios mean what they meant.
+    let days = if by_days.0 == by_days.1 { by_days.0 } else { by_days.draw(rng) };
+    ms + i64::from(days) * DAY_MS
+}
+
 fn crashes(rule: &scenario::Crash, rng: &mut fastrand::Rng) -> Vec<Crash> {
-    let clock = |rng: &mut fastrand::Rng| {
-        if rng.f64() < rule.clock { i64::from(rule.clock_by_ms.draw(rng)) } else { 0 }
+    let moved = |rng: &mut fastrand::Rng| {
+        if rng.f64() < rule.clock { clock(rule.clock_by_ms, rule.clock_by_days, rng) } else { 0 }
     };
     let first = crash(0, rule.power, &rule.keep, rule.down_ms.draw(rng), rng);
-    let mut crashes = vec![Crash { clock_by_ms: clock(rng), ..first }];
+    let mut crashes = vec![Crash { clock_by_ms: moved(rng), ..first }];
     for _ in 0..rule.again.draw(rng) {
         let after_us = rule.again_us.draw(rng);
         let next = crash(after_us, rule.again_power, &rule.keep, rule.down_ms.draw(rng), rng);
-        crashes.push(Crash { clock_by_ms: clock(rng), ..next });
+        crashes.push(Crash { clock_by_ms: moved(rng), ..next });
     }
     crashes
 }

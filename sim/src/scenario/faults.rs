@@ -80,6 +80,8 @@ pub struct Crash {
     pub clock: f64,
     /// Milliseconds by which it has; negative is back.
     pub clock_by_ms: Range<i32>,
+    /// Days on top of them.
+    pub clock_by_days: Range<i32>,
 }
 
 impl Default for Crash {
@@ -93,6 +95,7 @@ impl Default for Crash {
             again_us: Range(0, 30_000),
             clock: 0.0,
             clock_by_ms: CLOCK_JUMP_MS,
+            clock_by_days: Range(0, 0),
         }
     }
 }
@@ -246,11 +249,13 @@ pub struct ClockJump {
     pub client: f64,
     /// Milliseconds; negative is back.
     pub by_ms: Range<i32>,
+    /// Days on top of them.
+    pub by_days: Range<i32>,
 }
 
 impl Default for ClockJump {
     fn default() -> Self {
-        Self { client: 0.3, by_ms: CLOCK_JUMP_MS }
+        Self { client: 0.3, by_ms: CLOCK_JUMP_MS, by_days: Range(0, 0) }
     }
 }
 
