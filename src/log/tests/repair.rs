@@ -4,6 +4,7 @@
 use super::damage::{OTHER, idle_partition, lose_newest_checkpoint, read_file, two, write_file};
 use super::*;
 use crate::io::OpenMode;
+use crate::storage::wal::WalSync;
 use crate::storage::wal::block::BlockHeader;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -210,6 +211,31 @@ fn without_manifest_and_checkpoint_whole_batches_count_and_damage_before_others_
             }
         });
     }
+}
+
+/// What refuses a start in the mode `always` is what a power cut can leave in a weaker one: a page of the segment lost, a later
+/// one kept, and the write-ahead log lost with it.
+#[test]
+fn a_weaker_mode_starts_with_what_is_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    idle_partition(dir, 1000);
+    block_on_test(|env| async move {
+        let before = segments(&env, dir).await;
+        let last = before.len() - 1;
+        flip(&env, &before[last].0, 100).await;
+        remove_all(&env, dir, &["manifest", "checkpoint.a", "checkpoint.b"]).await;
+        for (sync, starts) in [(WalSync::Always, false), (WalSync::Os, true)] {
+            let wal = WalConfig { sync, ..WalConfig::sim() };
+            let config = LogManagerConfig::new(dir.to_owned(), wal);
+            let opened = LogManager::open(&env, config, two(1000)).await;
+            assert_eq!(opened.is_ok(), starts, "{sync:?}");
+            let Ok(manager) = opened else { continue };
+            let log = manager.partition(&KEY).expect("the partition");
+            assert_eq!(log.offsets().log_end, base(&before[last].0), "a whole prefix");
+            manager.close().await;
+        }
+    });
 }
 
 /// Two partitions with checkpoints; the first has ten records more, in segment files and write-ahead log, which no
