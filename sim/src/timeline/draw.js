@@ -13,7 +13,7 @@ let palette = colors();
 
 // What is shown: from..to in microseconds, and how far down.
 const view = { from: 0, to: Math.max(data.end, 1), down: 0 };
-let chosen = null, hovered = null, pointed = null, proof = new Set(), matches = [], hit = -1, failure = -1;
+let chosen = null, hovered = null, pointed = null, proof = new Set(), matches = [], matched = -1, failure = -1;
 
 // What was found again and again stands there once, with how often: the same words, or records of the same sends that
 // reader after reader saw.

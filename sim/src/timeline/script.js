@@ -160,18 +160,18 @@ function search() {
   const all = [...data.ops, ...data.hits, ...data.faults, ...data.events, ...timed];
   const has = thing => thing.text.toLowerCase().includes(text) || thing.a?.some(has);
   matches = !text || moment ? [] : (test ? data.ops.filter(test) : all.filter(has)).sort((a, b) => a.t - b.t);
-  hit = -1;
+  matched = -1;
   $('matches').textContent = !text ? '' : moment ? 'shown' : matches.length + ' found';
   if (moment) show(moment[1] * 1e6, moment[1] * 1e6, 0, 50000);
-  else if (matches.length) nextHit(); else draw();
+  else if (matches.length) nextMatch(); else draw();
 }
-function nextHit() {
-  hit = (hit + 1) % matches.length;
-  $('matches').textContent = (hit + 1) + ' of ' + matches.length;
-  go(matches[hit]);
-  keep(matches[hit]);
+function nextMatch() {
+  matched = (matched + 1) % matches.length;
+  $('matches').textContent = (matched + 1) + ' of ' + matches.length;
+  go(matches[matched]);
+  keep(matches[matched]);
 }
-function nextHit() {
+function nextFaultHit() {
   const after = chosen?.type === 'hit' ? data.hits.indexOf(chosen) + 1 : data.hits.findIndex(hit => hit.t >= view.from);
   const hit = data.hits[after] ?? data.hits[0];
   if (hit) { go(hit); keep(hit); }
@@ -250,12 +250,12 @@ canvas.addEventListener('pointerup', event => {
   drag = null;
 });
 document.addEventListener('keydown', event => {
-  if (event.target.tagName === 'INPUT' && event.target.type === 'search') { if (event.key === 'Enter' && matches.length) nextHit(); return; }
+  if (event.target.tagName === 'INPUT' && event.target.type === 'search') { if (event.key === 'Enter' && matches.length) nextMatch(); return; }
   const span = view.to - view.from, middle = (view.from + view.to) / 2;
   const action = {
     ArrowLeft: () => move(-span / 5), ArrowRight: () => move(span / 5), '+': () => zoom(.6, middle), '=': () => zoom(.6, middle),
-    '-': () => zoom(1 / .6, middle), 0: fit, b: nextHit, '/': () => $('search').focus(),
-    n: () => matches.length ? nextHit() : data.failures.length && choose((failure + 1) % data.failures.length),
+    '-': () => zoom(1 / .6, middle), 0: fit, b: nextFaultHit, '/': () => $('search').focus(),
+    n: () => matches.length ? nextMatch() : data.failures.length && choose((failure + 1) % data.failures.length),
   }[event.key];
   if (action && !event.ctrlKey && !event.metaKey) { event.preventDefault(); action(); }
 });
