@@ -35,7 +35,8 @@ pub(super) async fn handle(
     let topics = match &request.topics {
         None => all(&ctx.metadata.image()),
         Some(asked) if asked.is_empty() && version == 0 => all(&ctx.metadata.image()),
-        Some(_) => named(ctx, &request, version).await,
+        Some(asked) if version < IDS_FROM && asked.iter().any(|topic| asked_id(topic).is_some()) => refused(asked),
+        Some(_) => named(ctx, &request).await,
     };
     let image = ctx.metadata.image();
     let topics = topics
@@ -69,8 +70,16 @@ fn all(image: &ClusterImage) -> Vec<Found> {
     image.topics().cloned().map(Found::Topic).collect()
 }
 
+/// Versions 10 and 11 have a field for the id, which must not be used, and names that must not be null.
+fn refused(asked: &[MetadataRequestTopic]) -> Vec<Found> {
+    let name =
+        |topic: &MetadataRequestTopic| topic.name.as_ref().map_or_else(String::new, |name| name.as_str().to_owned());
+    let failed = |name| Found::Failed { name: Some(name), id: TopicId::default(), error: ErrorCode::InvalidRequest };
+    asked.iter().map(name).map(failed).collect()
+}
+
 /// The topics asked for, each once, in the order asked for.
-async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) -> Vec<Found> {
+async fn named(ctx: &Arc<Context>, request: &MetadataRequestData) -> Vec<Found> {
     let create = request.allow_auto_topic_creation && ctx.settings.auto_create;
     let mut found = Vec::new();
     let (mut seen, mut seen_ids) = (BTreeSet::new(), BTreeSet::<TopicId>::new());
@@ -80,7 +89,7 @@ async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) 
         if number % YIELD_AFTER == YIELD_AFTER - 1 {
             yield_now().await;
         }
-        if let Some(id) = asked_id(asked, version) {
+        if let Some(id) = asked_id(asked) {
             if seen_ids.insert(id) {
                 found.push(by_id(ctx, id));
             }
@@ -98,9 +107,9 @@ async fn named(ctx: &Arc<Context>, request: &MetadataRequestData, version: i16) 
 
 /// The id that a topic is asked for by, if it is: then the name beside it says nothing. Java sends an empty one, others
 /// none. With no name and no id, the id that no topic has is asked for.
-fn asked_id(asked: &MetadataRequestTopic, version: i16) -> Option<TopicId> {
+fn asked_id(asked: &MetadataRequestTopic) -> Option<TopicId> {
     let id = TopicId(asked.topic_id.to_bytes());
-    (version >= IDS_FROM && (id != TopicId::default() || asked.name.is_none())).then_some(id)
+    (id != TopicId::default() || asked.name.is_none()).then_some(id)
 }
 
 fn by_id(ctx: &Context, id: TopicId) -> Found {

@@ -67,6 +67,24 @@ fn metadata_by_id_goes_by_the_id_alone() {
         assert_eq!(ask(none, Some("asked")).await, (0, id, Some("asked".to_owned())), "no id is given");
         assert_eq!(ask(none, None).await, (ErrorCode::UnknownTopicId.code(), none, None));
         assert_eq!(ask(none, Some("")).await.0, ErrorCode::InvalidTopic.code());
+        for version in [10, 11] {
+            let topics = [id, none].map(|topic_id| MetadataRequestTopic {
+                topic_id,
+                name: Some(string("new")),
+                ..Default::default()
+            });
+            let mut request = MetadataRequestData {
+                topics: Some(topics.to_vec()),
+                allow_auto_topic_creation: true,
+                ..Default::default()
+            };
+            let response = connection.call_version(&request, version).await.expect("answered");
+            let codes = response.topics.iter().map(|topic| topic.error_code);
+            assert!(codes.eq([ErrorCode::InvalidRequest.code(); 2]), "not by id before version 12");
+            request.topics = Some(vec![MetadataRequestTopic { name: Some(string("asked")), ..Default::default() }]);
+            let response = connection.call_version(&request, version).await.expect("answered");
+            assert_eq!((response.topics[0].error_code, response.topics[0].topic_id), (0, id));
+        }
         assert_eq!(metadata(&connection, None, false).await.topics.len(), 2, "none was created");
     });
 }
